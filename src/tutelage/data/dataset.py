@@ -1,0 +1,99 @@
+"""The two kinds of data: what may not leave, and what may."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any, Literal, NoReturn, final
+
+import numpy as np
+
+from tutelage.privacy.errors import DataError, Unsealed
+from tutelage.privacy.units import Shards
+
+UnitName = Literal["record", "patient", "institution"]
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Private:
+    """Hold records that only teachers may learn from, each with the unit (record, patient, institution) it belongs to.
+
+    It prints its size and nothing else, and it cannot be pickled: a worker process is handed arrays by code that means it.
+    """
+
+    inputs: np.ndarray  # (records, ...)
+    targets: np.ndarray  # (records, ...)
+    units: np.ndarray  # (records,) ids; equal ids are one person or institution
+    unit: UnitName = "record"
+    source: str = "memory"
+
+    def __post_init__(self) -> None:
+        if not len(self.inputs) == len(self.targets) == len(self.units):
+            raise DataError(
+                "`inputs`, `targets` and `units` must have one entry per record. "
+                f"Got {len(self.inputs)}, {len(self.targets)} and {len(self.units)} instead."
+            )
+
+    @classmethod
+    def of(cls, inputs: Any, targets: Any, *, units: Any = None, unit: UnitName = "record", source: str = "memory") -> Private:
+        """Wrap arrays; without `units` every record is its own unit."""
+        inputs, targets = np.asarray(inputs), np.asarray(targets)
+        return cls(inputs, targets, np.arange(len(inputs)) if units is None else np.asarray(units), unit, source)
+
+    def split(self, shards: int, *, seed: int = 0) -> Shards:
+        """Divide the units, never the records of one unit, into disjoint shards."""
+        return Shards.split(self.units, shards, seed=seed)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: Any) -> Private:
+        return Private(self.inputs[index], self.targets[index], self.units[index], self.unit, self.source)
+
+    def __repr__(self) -> str:
+        return f"Private({len(self)} records of {len(np.unique(self.units))} units, unit={self.unit!r})"
+
+    def __reduce_ex__(self, protocol: Any) -> NoReturn:
+        raise Unsealed("`Private` must stay in the process that read it. Got a request to pickle it instead.")
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Public:
+    """Hold records anyone may see. Codecs, scalers and students are fitted on these and on released answers alone.
+
+    `targets`, where they exist, serve evaluation and the public-only control; a student never reads them.
+    """
+
+    inputs: np.ndarray  # (records, ...)
+    targets: np.ndarray | None = None
+    source: str = "memory"
+    sha256: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if self.targets is not None and len(self.inputs) != len(self.targets):
+            raise DataError(
+                f"`targets` must have one entry per record. Got {len(self.targets)} for {len(self.inputs)} records instead."
+            )
+        if not self.sha256:
+            digest = hashlib.sha256(np.ascontiguousarray(self.inputs).tobytes()).hexdigest()
+            object.__setattr__(self, "sha256", digest)
+
+    @classmethod
+    def of(cls, inputs: Any, targets: Any = None, *, source: str = "memory") -> Public:
+        """Wrap arrays."""
+        return cls(np.asarray(inputs), None if targets is None else np.asarray(targets), source)
+
+    def unlabelled(self) -> Public:
+        """Drop the targets: what a student is given."""
+        return Public(self.inputs, None, self.source, self.sha256)
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, index: Any) -> Public:
+        return Public(self.inputs[index], None if self.targets is None else self.targets[index], self.source)
+
+    def __repr__(self) -> str:
+        return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"
