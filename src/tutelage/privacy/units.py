@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -58,9 +59,10 @@ class Shards:
         distinct = np.unique(ids)
         if not (isinstance(shards, (int, np.integer)) and 1 <= shards <= len(distinct)):
             raise RecipeError(f"`shards` must be between 1 and the number of units, {len(distinct)}. Got {shards!r} instead.")
-        order = np.random.default_rng(seed).permutation(len(distinct))
+        # A keyed hash orders the units: the division depends on the ids and the seed alone, on every platform and version.
+        keys = [hashlib.blake2b(f"{seed}:{unit}".encode(), digest_size=16).digest() for unit in distinct.tolist()]
         home = np.empty(len(distinct), dtype=np.int64)
-        home[order] = np.arange(len(distinct)) % shards
+        home[sorted(range(len(distinct)), key=keys.__getitem__)] = np.arange(len(distinct)) % shards
         where = home[np.searchsorted(distinct, ids)]
         return cls.of([np.flatnonzero(where == k) for k in range(shards)], ids)
 

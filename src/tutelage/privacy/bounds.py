@@ -1,0 +1,246 @@
+"""Clip and sensitivity in one object, so that they cannot disagree.
+
+One unit can rewrite its teacher's whole ballot, so the sum over teachers moves by at most the *diameter* of the set the
+ballots are clipped into: Δ = diameter. Only when a whole institution comes or goes and an absent teacher counts as the
+zero ballot is it the radius. A unit behind m teachers moves the sum m times as far (triangle inequality).
+Proofs: docs/theory/sensitivity.md.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.units import Adjacency, Unit
+
+Array = npt.NDArray[np.float64]
+_RECORD = Unit()
+
+
+def _positive(**named: float) -> None:
+    for name, value in named.items():
+        if not (isinstance(value, (int, float, np.integer, np.floating)) and math.isfinite(value) and value > 0):
+            raise RecipeError(f"`{name}` must be a finite number > 0. Got {value!r} instead.")
+
+
+def _whole(**named: int) -> None:
+    for name, value in named.items():
+        if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+            raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {value!r} instead.")
+
+
+class Bound(ABC):
+    """A set that every ballot is clipped into, of `dimension` coordinates on the last axis."""
+
+    dimension: int
+
+    @abstractmethod
+    def clip(self, ballots: npt.ArrayLike) -> Array:
+        """Map any ballots (..., dimension) into the set. Total: what is not a number becomes the zero ballot."""
+
+    @abstractmethod
+    def diameter(self, norm: int = 2) -> float:
+        """Give the largest distance between two members, in the 1- or 2-norm."""
+
+    @abstractmethod
+    def radius(self, norm: int = 2) -> float:
+        """Give the largest distance of a member from the zero ballot, in the 1- or 2-norm."""
+
+    def sensitivity(self, adjacency: Adjacency = Adjacency.REPLACE_ONE, *, unit: Unit = _RECORD, norm: int = 2) -> float:
+        """Bound how far one unit can move the sum of all ballots."""
+        if norm not in (1, 2):
+            raise RecipeError(f"`norm` must be 1 or 2. Got {norm!r} instead.")
+        if Adjacency(adjacency) is Adjacency.REPLACE_ONE:
+            return unit.teachers * self.diameter(norm)
+        if unit.name != "institution":
+            raise RecipeError(
+                f"`adjacency` must be 'replace-one' unless the unit is a whole institution. Got 'add-remove' with {unit.name!r}: "
+                "removing one record retrains its teacher into anything."
+            )
+        return unit.teachers * self.radius(norm)
+
+    def _shaped(self, ballots: npt.ArrayLike) -> Array:
+        array = np.asarray(ballots, dtype=np.float64)
+        if array.ndim == 0 or array.shape[-1] != self.dimension:
+            raise DataError(f"`ballots` must have {self.dimension} coordinates on their last axis. Got shape {array.shape} instead.")
+        return np.where(np.isnan(array), 0.0, array)
+
+
+def _shrunk(array: Array, norm: float) -> Array:
+    """Scale rows longer than `norm` onto the sphere."""
+    finite = np.clip(array, -1e140, 1e140)  # squares must not overflow, infinities included
+    length = np.linalg.norm(finite, axis=-1, keepdims=True)
+    return np.asarray(finite * np.where(length > norm, norm / np.where(length > 0, length, 1.0), 1.0))
+
+
+@final
+@dataclass(frozen=True)
+class Ball(Bound):
+    """Vectors of 2-norm ≤ `norm`: diameter 2·norm."""
+
+    dimension: int
+    norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        _whole(dimension=self.dimension)
+        _positive(norm=self.norm)
+
+    def clip(self, ballots: npt.ArrayLike) -> Array:
+        """Shrink long vectors onto the sphere."""
+        return _shrunk(self._shaped(ballots), self.norm)
+
+    def diameter(self, norm: int = 2) -> float:
+        """2C; in the 1-norm √dimension times that (both ends on a diagonal)."""
+        return 2.0 * self.radius(norm)
+
+    def radius(self, norm: int = 2) -> float:
+        """C, or C·√dimension in the 1-norm."""
+        return self.norm * (math.sqrt(self.dimension) if norm == 1 else 1.0)
+
+
+@final
+@dataclass(frozen=True)
+class Orthant(Bound):
+    """Non-negative vectors of 2-norm ≤ `norm`: no two are further apart than √2·norm (‖x−y‖² ≤ ‖x‖² + ‖y‖²)."""
+
+    dimension: int
+    norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        _whole(dimension=self.dimension)
+        _positive(norm=self.norm)
+
+    def clip(self, ballots: npt.ArrayLike) -> Array:
+        """Drop negative parts, then shrink."""
+        return _shrunk(np.maximum(self._shaped(ballots), 0.0), self.norm)
+
+    def diameter(self, norm: int = 2) -> float:
+        """√2·C from two coordinates on, C with one; in the 1-norm C·√(2·dimension) (disjoint halves)."""
+        if self.dimension == 1:
+            return self.norm
+        return self.norm * math.sqrt(2.0 * self.dimension if norm == 1 else 2.0)
+
+    def radius(self, norm: int = 2) -> float:
+        """C, or C·√dimension in the 1-norm."""
+        return self.norm * (math.sqrt(self.dimension) if norm == 1 else 1.0)
+
+
+@final
+@dataclass(frozen=True)
+class Cube(Bound):
+    """Vectors with every coordinate in [-side, side]: diameter 2·side·√dimension."""
+
+    dimension: int
+    side: float = 1.0
+
+    def __post_init__(self) -> None:
+        _whole(dimension=self.dimension)
+        _positive(side=self.side)
+
+    def clip(self, ballots: npt.ArrayLike) -> Array:
+        """Cut every coordinate."""
+        return np.clip(self._shaped(ballots), -self.side, self.side)
+
+    def diameter(self, norm: int = 2) -> float:
+        """From one corner to the opposite one."""
+        return 2.0 * self.radius(norm)
+
+    def radius(self, norm: int = 2) -> float:
+        """From the centre to a corner."""
+        return self.side * (self.dimension if norm == 1 else math.sqrt(self.dimension))
+
+
+@final
+@dataclass(frozen=True)
+class Simplex(Bound):
+    """Probability vectors: diameter √2 (2 in the 1-norm), reached by two different certainties."""
+
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _whole(dimension=self.dimension)
+
+    def clip(self, ballots: npt.ArrayLike) -> Array:
+        """Drop negative parts and divide by the sum; a ballot without weight is spread evenly."""
+        array = np.maximum(self._shaped(ballots), 0.0)
+        array = np.where(np.isinf(array).any(axis=-1, keepdims=True), np.isinf(array), array)
+        array = array / np.where(array.max(axis=-1, keepdims=True) > 0, array.max(axis=-1, keepdims=True), 1.0)
+        total = array.sum(axis=-1, keepdims=True)
+        return np.asarray(np.where(total > 0, array / np.where(total > 0, total, 1.0), 1.0 / self.dimension))
+
+    def diameter(self, norm: int = 2) -> float:
+        """√2 or 2; a single class leaves nothing to say."""
+        return 0.0 if self.dimension == 1 else (2.0 if norm == 1 else math.sqrt(2.0))
+
+    def radius(self, norm: int = 2) -> float:
+        """1 in both norms."""
+        return 1.0
+
+
+@final
+@dataclass(frozen=True)
+class OneHot(Bound):
+    """One vote for one of `dimension` classes: moving it changes two counts by one, √2 (2 in the 1-norm)."""
+
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _whole(dimension=self.dimension)
+
+    def clip(self, ballots: npt.ArrayLike) -> Array:
+        """Turn any ballot into one whole vote for its largest entry (the first among equals)."""
+        array = self._shaped(ballots)
+        return np.asarray(np.arange(self.dimension) == array.argmax(axis=-1)[..., None], dtype=np.float64)
+
+    def diameter(self, norm: int = 2) -> float:
+        """√2 or 2."""
+        return 0.0 if self.dimension == 1 else (2.0 if norm == 1 else math.sqrt(2.0))
+
+    def radius(self, norm: int = 2) -> float:
+        """1 in both norms."""
+        return 1.0
+
+
+@final
+@dataclass(frozen=True)
+class Binary(Bound):
+    """Vectors of zeros and ones: diameter √dimension."""
+
+    dimension: int
+
+    def __post_init__(self) -> None:
+        _whole(dimension=self.dimension)
+
+    def clip(self, ballots: npt.ArrayLike) -> Array:
+        """Call every coordinate above one half a one."""
+        return np.asarray(self._shaped(ballots) > 0.5, dtype=np.float64)
+
+    def diameter(self, norm: int = 2) -> float:
+        """From none to all."""
+        return float(self.dimension) if norm == 1 else math.sqrt(self.dimension)
+
+    def radius(self, norm: int = 2) -> float:
+        """From none to all."""
+        return self.diameter(norm)
+
+
+def bound_named(name: str, dimension: int, norm: float = 1.0) -> Bound:
+    """Build a bound from the words a recipe uses."""
+    table: dict[str, Any] = {
+        "ball": lambda: Ball(dimension, norm),
+        "orthant": lambda: Orthant(dimension, norm),
+        "cube": lambda: Cube(dimension, norm),
+        "simplex": lambda: Simplex(dimension),
+        "onehot": lambda: OneHot(dimension),
+        "binary": lambda: Binary(dimension),
+    }
+    if name not in table:
+        raise RecipeError(f"`bound` must be one of {', '.join(table)}. Got {name!r} instead.")
+    built: Bound = table[name]()
+    return built

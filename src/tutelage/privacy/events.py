@@ -1,0 +1,181 @@
+"""What happened: a closed union of records, each exactly what one mechanism did once.
+
+An event says nothing about its price (accounting.py) and holds no private value: only parameters that were fixed before
+any data was read. The meaning of an event never changes; a new meaning is a new class. Each has a proof in docs/theory/.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, TypeAlias, final
+
+from tutelage.privacy.errors import LedgerError, RecipeError
+
+
+def _check(event: object, **rules: bool) -> None:
+    for name, holds in rules.items():
+        if not holds:
+            raise RecipeError(
+                f"`{name}` of {type(event).__name__} must be a finite number > 0. Got {getattr(event, name)!r} instead."
+            )
+
+
+def _finite_positive(value: float) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+
+
+@final
+@dataclass(frozen=True)
+class Gaussian:
+    """A vector of 2-sensitivity `sensitivity` was released with N(0, sigma²) added to every coordinate."""
+
+    sensitivity: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        _check(self, sensitivity=_finite_positive(self.sensitivity), sigma=_finite_positive(self.sigma))
+
+
+@final
+@dataclass(frozen=True)
+class Laplace:
+    """A vector of 1-sensitivity `sensitivity` was released with (discrete) Laplace noise of scale `scale` on every coordinate."""
+
+    sensitivity: float
+    scale: float
+
+    def __post_init__(self) -> None:
+        _check(self, sensitivity=_finite_positive(self.sensitivity), scale=_finite_positive(self.scale))
+
+
+@final
+@dataclass(frozen=True)
+class NoisyMax:
+    """The arg-max of vote counts was released after noise on every count; one unit moves `votes` ballots.
+
+    noise='gaussian': N(0, scale²), counts move by √2·votes in the 2-norm. noise='laplace': Laplace of scale 1/γ = `scale`,
+    counts move by 2·votes in the 1-norm.
+    """
+
+    noise: Literal["gaussian", "laplace"]
+    scale: float
+    votes: int = 1
+
+    def __post_init__(self) -> None:
+        if self.noise not in ("gaussian", "laplace"):
+            raise RecipeError(f"`noise` of NoisyMax must be 'gaussian' or 'laplace'. Got {self.noise!r} instead.")
+        _check(self, scale=_finite_positive(self.scale), votes=isinstance(self.votes, int) and self.votes >= 1)
+
+
+@final
+@dataclass(frozen=True)
+class Threshold:
+    """Whether the largest vote count plus N(0, sigma²) reaches a public threshold was released; one unit moves it by `votes`."""
+
+    sigma: float
+    votes: int = 1
+
+    def __post_init__(self) -> None:
+        _check(self, sigma=_finite_positive(self.sigma), votes=isinstance(self.votes, int) and self.votes >= 1)
+
+
+@final
+@dataclass(frozen=True)
+class SparseVector:
+    """A whole run of the sparse vector technique: up to `answers` indices above a threshold, values not included.
+
+    Laplace noise of scale sensitivity/epsilon_threshold on the threshold and 2·answers·sensitivity/epsilon_answers on
+    every comparison: pure ε = epsilon_threshold + epsilon_answers (Lyu, Su & Li 2017, Algorithm 1 and Theorem 4).
+    """
+
+    epsilon_threshold: float
+    epsilon_answers: float
+    answers: int
+
+    def __post_init__(self) -> None:
+        _check(
+            self,
+            epsilon_threshold=_finite_positive(self.epsilon_threshold),
+            epsilon_answers=_finite_positive(self.epsilon_answers),
+            answers=isinstance(self.answers, int) and self.answers >= 1,
+        )
+
+
+@final
+@dataclass(frozen=True)
+class SmoothRelease:
+    """A number was released with Gaussian noise of `sigma` times its `beta`-smooth sensitivity (GNSS, Papernot et al. 2018)."""
+
+    beta: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        _check(self, beta=_finite_positive(self.beta), sigma=_finite_positive(self.sigma))
+
+
+@final
+@dataclass(frozen=True)
+class Sampled:
+    """`event` ran on a secret fresh sample, drawn anew each time and kept out of every output.
+
+    sampler='poisson': every unit joins with probability `rate` (add-remove adjacency). sampler='fixed': `size` of
+    `population` units without replacement (replace-one adjacency); `rate` is then size/population.
+    """
+
+    event: Gaussian | Laplace
+    rate: float
+    sampler: Literal["poisson", "fixed"] = "poisson"
+    size: int = 0
+    population: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, (Gaussian, Laplace)):
+            raise RecipeError(f"`event` of Sampled must be Gaussian or Laplace. Got {type(self.event).__name__} instead.")
+        if not (isinstance(self.rate, (int, float)) and 0 < self.rate <= 1):
+            raise RecipeError(f"`rate` of Sampled must lie in (0, 1]. Got {self.rate!r} instead.")
+        if self.sampler not in ("poisson", "fixed"):
+            raise RecipeError(f"`sampler` of Sampled must be 'poisson' or 'fixed'. Got {self.sampler!r} instead.")
+        if self.sampler == "fixed" and not (0 < self.size <= self.population and self.rate == self.size / self.population):
+            raise RecipeError(
+                "`rate` of Sampled must be size/population with 0 < size ≤ population. "
+                f"Got {self.rate!r}, {self.size!r} and {self.population!r} instead."
+            )
+
+
+@final
+@dataclass(frozen=True)
+class NonPrivate:
+    """Somebody looked: a private value left without noise. The price is infinite."""
+
+    reason: str
+
+
+Event: TypeAlias = Gaussian | Laplace | NoisyMax | Threshold | SparseVector | SmoothRelease | Sampled | NonPrivate
+
+_KINDS: dict[str, type[Any]] = {
+    kind.__name__: kind for kind in (Gaussian, Laplace, NoisyMax, Threshold, SparseVector, SmoothRelease, Sampled, NonPrivate)
+}
+
+
+def to_record(event: Event) -> dict[str, Any]:
+    """Write an event as plain data for the book."""
+    record: dict[str, Any] = {"kind": type(event).__name__}
+    for name, value in asdict(event).items():
+        record[name] = to_record(event.event) if isinstance(event, Sampled) and name == "event" else value
+    return record
+
+
+def from_record(record: dict[str, Any]) -> Event:
+    """Read an event back; what is not exactly one of ours is refused."""
+    kind = _KINDS.get(record.get("kind", ""))
+    if kind is None or set(record) != {"kind"} | {field.name for field in fields(kind)}:
+        raise LedgerError("an event in the book must be one of this version's kinds with its own fields. Got another instead.")
+    values = {name: value for name, value in record.items() if name != "kind"}
+    if kind is Sampled:
+        values["event"] = from_record(values["event"])
+    try:
+        event: Event = kind(**values)
+    except (RecipeError, TypeError):
+        raise LedgerError("an event in the book must have valid parameters. Got others instead.") from None
+    return event
