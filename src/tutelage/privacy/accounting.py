@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, final
 
 import numpy as np
@@ -33,9 +34,7 @@ from tutelage.privacy.events import (
 Array = npt.NDArray[np.float64]
 
 #: Rényi orders that the minimum is taken over. They start close to 1: a grid from 2 can be far off for large ε.
-ORDERS: Array = np.unique(
-    np.concatenate([1 + np.geomspace(1e-3, 1, 60), np.arange(2, 64, 0.25), np.geomspace(64, 4096, 120)])
-)
+ORDERS: Array = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1, 60), np.arange(2, 64, 0.25), np.geomspace(64, 4096, 120)]))
 ORDERS.setflags(write=False)
 
 
@@ -359,6 +358,11 @@ def filter_order(epsilon: float, delta: float) -> float:
     return float(ORDERS[int(np.argmax(room / ORDERS))])
 
 
+@lru_cache(maxsize=64)
+def _budget_mu(epsilon: float, delta: float) -> float:
+    return float(epsilon_mu(epsilon, delta))
+
+
 def admits(entries: Iterable[tuple[Event, int]], epsilon: float, delta: float) -> bool:
     """Decide whether a book with these entries stays (ε, δ)-DP even when every question, count and stop was adaptive.
 
@@ -373,7 +377,7 @@ def admits(entries: Iterable[tuple[Event, int]], epsilon: float, delta: float) -
     slack = 1 + 1e-12  # a plan calibrated to exactly the budget must pass its own rounding
     square = gaussian_mu_squared(pairs)
     if square is not None:
-        return square <= float(epsilon_mu(epsilon, delta)) ** 2 * slack
+        return square <= _budget_mu(epsilon, delta) ** 2 * slack
     if any(isinstance(event, Sampled) for event, _ in pairs):
         return cost(pairs, delta).epsilon <= epsilon * slack
     order = filter_order(epsilon, delta)

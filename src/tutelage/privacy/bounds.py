@@ -35,6 +35,11 @@ def _whole(**named: int) -> None:
             raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {value!r} instead.")
 
 
+def _diagonal(dimension: int, norm: float) -> float:
+    """Length of the all-ones vector."""
+    return 1.0 if norm == math.inf else float(dimension) ** (1 / norm)
+
+
 class Bound(ABC):
     """A set that every ballot is clipped into, of `dimension` coordinates on the last axis."""
 
@@ -45,17 +50,17 @@ class Bound(ABC):
         """Map any ballots (..., dimension) into the set. Total: what is not a number becomes the zero ballot."""
 
     @abstractmethod
-    def diameter(self, norm: int = 2) -> float:
-        """Give the largest distance between two members, in the 1- or 2-norm."""
+    def diameter(self, norm: float = 2) -> float:
+        """Give the largest distance between two members, in the 1-, 2- or ∞-norm (one coordinate)."""
 
     @abstractmethod
-    def radius(self, norm: int = 2) -> float:
-        """Give the largest distance of a member from the zero ballot, in the 1- or 2-norm."""
+    def radius(self, norm: float = 2) -> float:
+        """Give the largest distance of a member from the zero ballot, in the 1-, 2- or ∞-norm (one coordinate)."""
 
-    def sensitivity(self, adjacency: Adjacency = Adjacency.REPLACE_ONE, *, unit: Unit = _RECORD, norm: int = 2) -> float:
+    def sensitivity(self, adjacency: Adjacency = Adjacency.REPLACE_ONE, *, unit: Unit = _RECORD, norm: float = 2) -> float:
         """Bound how far one unit can move the sum of all ballots."""
-        if norm not in (1, 2):
-            raise RecipeError(f"`norm` must be 1 or 2. Got {norm!r} instead.")
+        if norm not in (1, 2, math.inf):
+            raise RecipeError(f"`norm` must be 1, 2 or infinity. Got {norm!r} instead.")
         if Adjacency(adjacency) is Adjacency.REPLACE_ONE:
             return unit.teachers * self.diameter(norm)
         if unit.name != "institution":
@@ -68,7 +73,9 @@ class Bound(ABC):
     def _shaped(self, ballots: npt.ArrayLike) -> Array:
         array = np.asarray(ballots, dtype=np.float64)
         if array.ndim == 0 or array.shape[-1] != self.dimension:
-            raise DataError(f"`ballots` must have {self.dimension} coordinates on their last axis. Got shape {array.shape} instead.")
+            raise DataError(
+                f"`ballots` must have {self.dimension} coordinates on their last axis. Got shape {array.shape} instead."
+            )
         return np.where(np.isnan(array), 0.0, array)
 
 
@@ -95,11 +102,11 @@ class Ball(Bound):
         """Shrink long vectors onto the sphere."""
         return _shrunk(self._shaped(ballots), self.norm)
 
-    def diameter(self, norm: int = 2) -> float:
+    def diameter(self, norm: float = 2) -> float:
         """2C; in the 1-norm √dimension times that (both ends on a diagonal)."""
         return 2.0 * self.radius(norm)
 
-    def radius(self, norm: int = 2) -> float:
+    def radius(self, norm: float = 2) -> float:
         """C, or C·√dimension in the 1-norm."""
         return self.norm * (math.sqrt(self.dimension) if norm == 1 else 1.0)
 
@@ -120,13 +127,13 @@ class Orthant(Bound):
         """Drop negative parts, then shrink."""
         return _shrunk(np.maximum(self._shaped(ballots), 0.0), self.norm)
 
-    def diameter(self, norm: int = 2) -> float:
+    def diameter(self, norm: float = 2) -> float:
         """√2·C from two coordinates on, C with one; in the 1-norm C·√(2·dimension) (disjoint halves)."""
-        if self.dimension == 1:
+        if self.dimension == 1 or norm == math.inf:
             return self.norm
         return self.norm * math.sqrt(2.0 * self.dimension if norm == 1 else 2.0)
 
-    def radius(self, norm: int = 2) -> float:
+    def radius(self, norm: float = 2) -> float:
         """C, or C·√dimension in the 1-norm."""
         return self.norm * (math.sqrt(self.dimension) if norm == 1 else 1.0)
 
@@ -147,13 +154,13 @@ class Cube(Bound):
         """Cut every coordinate."""
         return np.clip(self._shaped(ballots), -self.side, self.side)
 
-    def diameter(self, norm: int = 2) -> float:
+    def diameter(self, norm: float = 2) -> float:
         """From one corner to the opposite one."""
         return 2.0 * self.radius(norm)
 
-    def radius(self, norm: int = 2) -> float:
+    def radius(self, norm: float = 2) -> float:
         """From the centre to a corner."""
-        return self.side * (self.dimension if norm == 1 else math.sqrt(self.dimension))
+        return self.side * _diagonal(self.dimension, norm)
 
 
 @final
@@ -174,12 +181,12 @@ class Simplex(Bound):
         total = array.sum(axis=-1, keepdims=True)
         return np.asarray(np.where(total > 0, array / np.where(total > 0, total, 1.0), 1.0 / self.dimension))
 
-    def diameter(self, norm: int = 2) -> float:
-        """√2 or 2; a single class leaves nothing to say."""
-        return 0.0 if self.dimension == 1 else (2.0 if norm == 1 else math.sqrt(2.0))
+    def diameter(self, norm: float = 2) -> float:
+        """√2, 2 or 1: two coordinates move by one each; a single class leaves nothing to say."""
+        return 0.0 if self.dimension == 1 else _diagonal(2, norm)
 
-    def radius(self, norm: int = 2) -> float:
-        """1 in both norms."""
+    def radius(self, norm: float = 2) -> float:
+        """1 in every norm."""
         return 1.0
 
 
@@ -198,12 +205,12 @@ class OneHot(Bound):
         array = self._shaped(ballots)
         return np.asarray(np.arange(self.dimension) == array.argmax(axis=-1)[..., None], dtype=np.float64)
 
-    def diameter(self, norm: int = 2) -> float:
-        """√2 or 2."""
-        return 0.0 if self.dimension == 1 else (2.0 if norm == 1 else math.sqrt(2.0))
+    def diameter(self, norm: float = 2) -> float:
+        """√2, 2 or 1: two coordinates move by one each."""
+        return 0.0 if self.dimension == 1 else _diagonal(2, norm)
 
-    def radius(self, norm: int = 2) -> float:
-        """1 in both norms."""
+    def radius(self, norm: float = 2) -> float:
+        """1 in every norm."""
         return 1.0
 
 
@@ -221,11 +228,11 @@ class Binary(Bound):
         """Call every coordinate above one half a one."""
         return np.asarray(self._shaped(ballots) > 0.5, dtype=np.float64)
 
-    def diameter(self, norm: int = 2) -> float:
+    def diameter(self, norm: float = 2) -> float:
         """From none to all."""
-        return float(self.dimension) if norm == 1 else math.sqrt(self.dimension)
+        return _diagonal(self.dimension, norm)
 
-    def radius(self, norm: int = 2) -> float:
+    def radius(self, norm: float = 2) -> float:
         """From none to all."""
         return self.diameter(norm)
 

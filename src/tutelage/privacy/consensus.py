@@ -54,7 +54,7 @@ def _log_sum_without_winner(log_terms: Array, winners: npt.NDArray[np.int64]) ->
     log_terms[np.arange(len(log_terms)), winners] = -math.inf
     peak = log_terms.max(axis=1)
     total = np.exp(log_terms - peak[:, None]).sum(axis=1)
-    return np.minimum(peak + np.log(total), math.log1p(-1 / log_terms.shape[1]))
+    return np.asarray(np.minimum(peak + np.log(total), math.log1p(-1 / log_terms.shape[1])))
 
 
 # ── LNMax (2017) ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -176,14 +176,18 @@ def _dependent_rdp(log_q: Array, sigma: float, order: float) -> Array:
 
 
 def gnmax_log_q0(sigma: float, order: float) -> float:
-    """Find the point above which the data-independent bound is the smaller one."""
-    top = min(-((1 + 1 / sigma) ** 2), -(((order - 0.99) / sigma) ** 2), -1 / sigma**2)
+    """Find the point from which on `gnmax_rdp` is the data-independent bound: Theorem 6 ends there, or is no longer smaller."""
+
+    def usable(mu2: float) -> float:  # Lemma 9 in terms of μ₂ = σ√(−log q): it holds from the one sign change on
+        return (2 * mu2 - 1) / sigma**2 - math.log1p(1 / mu2) - math.log1p(1 / (mu2 - 1))
+
+    top = -((max(brentq(usable, 1 + 1e-9, sigma**2 + 2), order - 1) / sigma) ** 2)
 
     def excess(log_q: float) -> float:
         return float(_dependent_rdp(np.asarray([log_q]), sigma, order)[0]) - order / sigma**2
 
     if excess(top) < 0:
-        return top
+        return float(top)
     low = 2 * top
     while excess(low) > 0:
         low *= 1.5
@@ -194,7 +198,7 @@ def _neighbour_log_q(log_q: Array, sigma: float, classes: int, direction: int) -
     """The largest (+1) or smallest (−1) q a neighbour of these votes can have (Proposition 11): one vote moves every gap by 2."""
     rest = math.log(classes - 1)
     moved = rest + special.log_ndtr(special.ndtri_exp(np.minimum(log_q - rest, -1e-300)) + direction * math.sqrt(2) / sigma)
-    return np.minimum(moved, 0.0)
+    return np.asarray(np.minimum(moved, 0.0))
 
 
 def _local_sensitivity(log_q: Array, sigma: float, classes: int, order: float, log_q0: float, log_q1: float) -> Array:
@@ -294,10 +298,11 @@ def threshold_local_sensitivity(max_counts: npt.ArrayLike, threshold: float, sig
     local = np.maximum(np.append(change, 0.0), np.append(0.0, change))  # (teachers + 1,) by largest count
     value = np.rint(top).astype(np.int64)[:, None]
     away = np.arange(teachers)
-    return np.maximum(
+    exactly = np.maximum(
         np.where(value + away <= teachers, local[np.minimum(value + away, teachers)], 0.0),
         np.where(value - away >= 0, local[np.maximum(value - away, 0)], 0.0),
     )
+    return np.maximum.accumulate(exactly, axis=1)  # at most d votes away: queries that peak at different distances add up
 
 
 def discounted_max(local: npt.ArrayLike, beta: float) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, final
 
@@ -56,6 +56,11 @@ class Sealed:
             "its message is withheld because it may quote private values."
         )
 
+    @classmethod
+    def concatenate(cls, parts: Sequence[Sealed]) -> Sealed:
+        """Join sealed values along their first axis."""
+        return cls(np.concatenate([part.__value for part in parts]))
+
     def store(self, path: Path) -> None:
         """Write the value as .npy, readable by its owner alone. The path belongs under a run's `private/`."""
         if "private" not in path.resolve().parts:
@@ -92,7 +97,7 @@ class Sealed:
     __le__ = _refuse("compared")
     __gt__ = _refuse("compared")
     __ge__ = _refuse("compared")
-    __hash__ = _refuse("hashed")  # type: ignore[assignment]
+    __hash__ = _refuse("hashed")
     __reduce_ex__ = _refuse("pickled or copied")
     __copy__ = _refuse("pickled or copied")
     __deepcopy__ = _refuse("pickled or copied")

@@ -1,0 +1,377 @@
+"""The book: a budget, and a write-ahead record of everything that was let out.
+
+A charge is committed and synced to disk before a private value is read; what was released is committed before it is handed
+over. So a crash can waste budget and never hide a release, and asking the same question again costs nothing. Rows are
+append-only and chained by SHA-256; several processes may share one book (SQLite, WAL, synchronous=FULL, BEGIN IMMEDIATE).
+
+Adaptive use (stopping when the budget is gone, Confident-GNMax, a student that chooses its questions) rests on the
+privacy filter in accounting.admits, with its theorems.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.privacy import accounting
+from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
+from tutelage.privacy.events import Event, NonPrivate, from_record, to_record
+from tutelage.privacy.sealed import _KEY, Sealed
+from tutelage.privacy.units import Unit
+
+SCHEMA = 1
+_APPLICATION = 0x54555445  # "TUTE" in the file's header: another program's database is refused
+_GENESIS = "0" * 64
+_TABLES = """
+CREATE TABLE entries (
+    seq INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
+    previous TEXT NOT NULL, hash TEXT NOT NULL UNIQUE) STRICT;
+CREATE TABLE answers (question TEXT PRIMARY KEY, seq INTEGER NOT NULL, payload BLOB NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE totals (event TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
+CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
+CREATE TRIGGER answers_stay BEFORE UPDATE ON answers BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
+CREATE TRIGGER answers_remain BEFORE DELETE ON answers BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
+"""
+
+
+@final
+@dataclass(frozen=True)
+class Budget:
+    """Say how much may be learned about one unit in all: (ε, δ), and who the unit is."""
+
+    epsilon: float
+    delta: float
+    unit: Unit = field(default_factory=Unit)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.unit, str):
+            object.__setattr__(self, "unit", Unit(self.unit))
+        accounting.positive(epsilon=self.epsilon)
+        accounting.probability(delta=self.delta)
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """One row of the book."""
+
+    seq: int
+    at: str
+    kind: str
+    body: dict[str, Any]
+    previous: str
+    hash: str
+
+    def digest(self) -> str:
+        """Give the hash this row must have."""
+        return _digest(self.seq, self.at, self.kind, _canonical(self.body), self.previous)
+
+
+def _canonical(body: dict[str, Any]) -> str:
+    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def _digest(seq: int, at: str, kind: str, body: str, previous: str) -> str:
+    return hashlib.sha256("\n".join((str(seq), at, kind, body, previous)).encode()).hexdigest()
+
+
+def check_chain(entries: Sequence[Entry]) -> None:
+    """Refuse a book in which a row was changed, removed, added or moved."""
+    previous = _GENESIS
+    for position, entry in enumerate(entries, start=1):
+        if entry.seq != position or entry.previous != previous or entry.digest() != entry.hash:
+            raise LedgerError(f"the book's rows must form one unbroken chain. Got a break at row {position} instead.")
+        previous = entry.hash
+    if not entries or entries[0].kind != "open":
+        raise LedgerError("the book must begin with its opening row. Got another instead.")
+
+
+def charges(entries: Sequence[Entry]) -> list[tuple[Event, int]]:
+    """Read the (event, count) pairs out of a book's rows."""
+    return [(from_record(entry.body["event"]), int(entry.body["count"])) for entry in entries if entry.kind == "charge"]
+
+
+def read_lines(path: Path) -> list[Entry]:
+    """Read an exported book (JSON lines)."""
+    try:
+        return [Entry(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError, TypeError):
+        raise LedgerError(f"`book` must be a readable export with one row per line. Got {path.name} instead.") from None
+
+
+@final
+class Ledger:
+    """Keep one budget's book in one file. Open it with `Ledger(path, budget)`; an existing book must hold the same budget."""
+
+    def __init__(self, path: str | os.PathLike[str], budget: Budget | None = None, *, purpose: str = "") -> None:
+        self.path = Path(path)
+        existed = self.path.exists()
+        if not existed and budget is None:
+            raise LedgerError(f"`path` must be an existing book when no budget is given. Got {self.path.name} instead.")
+        with self._guarded():
+            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
+            try:
+                self._db.execute("PRAGMA synchronous=FULL")
+                with self._transaction():
+                    fresh = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
+                    if fresh and budget is not None:
+                        self._create(budget, purpose)
+                self._check_header()
+                self._db.execute("PRAGMA journal_mode=WAL")
+                self.budget, self.purpose = self._verify()
+            except BaseException:
+                self._db.close()
+                raise
+        if budget is not None and budget != self.budget:
+            self.close()
+            raise LedgerError("`budget` must be the one the book was opened with. Got another instead.")
+        if purpose and purpose != self.purpose:
+            self.close()
+            raise LedgerError("`book` must belong to this run. Got the book of another recipe or data set instead.")
+
+    # ── what callers do ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def charge(self, event: Event, *, count: int = 1) -> None:
+        """Write down what is about to happen, or refuse. On return the row is on disk."""
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
+            raise RecipeError(f"`count` must be a whole number ≥ 0. Got {count!r} instead.")
+        if count == 0:
+            return
+        with self._guarded(), self._transaction():
+            pairs = [*self._totals(), (event, int(count))]
+            if not isinstance(event, NonPrivate) and not accounting.admits(pairs, self.budget.epsilon, self.budget.delta):
+                raise BudgetExceeded(
+                    f"`count` of {type(event).__name__} must fit the budget of ε = {self.budget.epsilon:g} at "
+                    f"δ = {self.budget.delta:g}. Got {count} more where {self._room(event)} fit; nothing was read."
+                )
+            self._append("charge", {"event": to_record(event), "count": int(count)})
+            self._db.execute(
+                "INSERT INTO totals VALUES (?, ?) ON CONFLICT (event) DO UPDATE SET count = count + excluded.count",
+                (_canonical(to_record(event)), int(count)),
+            )
+
+    def keep(self, questions: Sequence[str], answers: npt.NDArray[Any]) -> None:
+        """Write down what is about to be handed over: one answer per question, before anyone sees it."""
+        if len(questions) != len(answers):
+            raise RecipeError(f"`answers` must be one per question. Got {len(answers)} for {len(questions)} instead.")
+        if not questions:
+            return
+        array = np.ascontiguousarray(answers)
+        payloads = dict(zip(questions, (row.tobytes() for row in array), strict=True))
+        with self._guarded(), self._transaction():
+            # Another process may have answered the same question meanwhile: what was released first stays the answer.
+            fresh = {question: payload for question, payload in payloads.items() if self._kept(question) is None}
+            body = {
+                "count": len(fresh),
+                "dtype": array.dtype.str,
+                "shape": list(array.shape[1:]),
+                "sha256": _answers_digest(fresh.items()),
+            }
+            seq = self._append("release", body)
+            self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", [(key, seq, value) for key, value in fresh.items()])
+
+    def recall(self, questions: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+        """Give the answers that were released before: they cost nothing again."""
+        with self._guarded():
+            kept = {question: row for question in questions if (row := self._kept(question)) is not None}
+            bodies = {
+                seq: json.loads(self._db.execute("SELECT body FROM entries WHERE seq = ?", (seq,)).fetchone()[0])
+                for seq in {row[0] for row in kept.values()}
+            }
+        return {
+            question: np.frombuffer(payload, dtype=bodies[seq]["dtype"]).reshape(bodies[seq]["shape"])
+            for question, (seq, payload) in kept.items()
+        }
+
+    def note(self, **facts: str | int | float | None) -> None:
+        """Write down a public fact of the run (what was tuned on what, a hash); it costs nothing."""
+        with self._guarded(), self._transaction():
+            self._append("note", dict(facts))
+
+    def reveal(self, sealed: Sealed, *, reason: str) -> npt.NDArray[Any]:
+        """Look at a sealed value. Allowed, and written down first as what it is: ε = ∞ from here on."""
+        if not reason.strip():
+            raise RecipeError("`reason` must say why a private value is looked at. Got an empty one instead.")
+        self.charge(NonPrivate(reason))
+        return sealed._open(_KEY)
+
+    def spent(self) -> accounting.Cost:
+        """Price everything in the book, independently of the data."""
+        with self._guarded():
+            return accounting.cost(self._totals(), self.budget.delta)
+
+    def totals(self) -> list[tuple[Event, int]]:
+        """Give every kind of event in the book with how often it happened."""
+        with self._guarded():
+            return self._totals()
+
+    def affordable(self, *events: Event) -> int:
+        """Tell how many more times the budget holds all of these together."""
+        with self._guarded():
+            return self._room(*events)
+
+    def entries(self) -> list[Entry]:
+        """Read all rows."""
+        with self._guarded():
+            rows = self._db.execute("SELECT seq, at, kind, body, previous, hash FROM entries ORDER BY seq").fetchall()
+        return [Entry(seq, at, kind, json.loads(body), previous, digest) for seq, at, kind, body, previous, digest in rows]
+
+    @property
+    def length(self) -> int:
+        """Count the rows."""
+        with self._guarded():
+            return int(self._db.execute("SELECT max(seq) FROM entries").fetchone()[0])
+
+    @property
+    def head(self) -> str:
+        """Give the newest row's hash: whoever keeps it can tell later whether rows are missing."""
+        with self._guarded():
+            return str(self._db.execute("SELECT hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()[0])
+
+    def export(self, path: Path) -> None:
+        """Write the book as JSON lines, chain included; it holds no private value."""
+        lines = "".join(json.dumps(asdict(entry), sort_keys=True, ensure_ascii=False) + "\n" for entry in self.entries())
+        path.write_text(lines, encoding="utf-8")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._db.close()
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # ── what happens inside ───────────────────────────────────────────────────────────────────────────────────────────
+
+    @contextmanager
+    def _guarded(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            reason = str(error)
+        else:
+            return
+        raise LedgerError(
+            f"`book` must be this version's ledger on a disk that can be written. Got «{reason}» from {self.path.name} instead; "
+            "nothing was released."
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        self._db.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._db.execute("COMMIT")
+        except BaseException:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise
+
+    def _create(self, budget: Budget, purpose: str) -> None:
+        for statement in _TABLES.strip().split(";\n"):
+            self._db.execute(statement)
+        self._db.execute(f"PRAGMA application_id={_APPLICATION}")
+        self._db.execute(f"PRAGMA user_version={SCHEMA}")
+        self._append(
+            "open",
+            {
+                "schema": SCHEMA,
+                "epsilon": float(budget.epsilon),
+                "delta": float(budget.delta),
+                "unit": budget.unit.name,
+                "unit_teachers": budget.unit.teachers,
+                "purpose": purpose,
+            },
+        )
+
+    def _kept(self, question: str) -> tuple[int, bytes] | None:
+        row = self._db.execute("SELECT seq, payload FROM answers WHERE question = ?", (question,)).fetchone()
+        return None if row is None else (row[0], row[1])
+
+    def _append(self, kind: str, body: dict[str, Any]) -> int:
+        last = self._db.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone() or (0, _GENESIS)
+        at = datetime.now(UTC).isoformat(timespec="milliseconds")
+        seq, text = last[0] + 1, _canonical(body)
+        self._db.execute(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (seq, at, kind, text, last[1], _digest(seq, at, kind, text, last[1]))
+        )
+        return int(seq)
+
+    def _totals(self) -> list[tuple[Event, int]]:
+        rows = self._db.execute("SELECT event, count FROM totals ORDER BY event")
+        return [(from_record(json.loads(event)), count) for event, count in rows]
+
+    def _room(self, *events: Event) -> int:
+        spent = self._totals()
+
+        def fits(count: int) -> bool:
+            more = [(event, count) for event in events]
+            return accounting.admits([*spent, *more], self.budget.epsilon, self.budget.delta)
+
+        if not fits(1):
+            return 0
+        high = 1
+        while fits(high * 2) and high < 1 << 40:
+            high *= 2
+        low, high = high, high * 2
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if fits(middle) else (low, middle)
+        return low
+
+    def _check_header(self) -> None:
+        """Leave another program's file untouched."""
+        if self._db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+            raise LedgerError(f"`book` must be a Tutelage ledger. Got another program's file, {self.path.name}, instead.")
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version != SCHEMA:
+            raise LedgerError(f"`book` must have schema {SCHEMA}. Got schema {version} instead.")
+
+    def _verify(self) -> tuple[Budget, str]:
+        """Check on opening that the book is whole and consistent."""
+        rows = self.entries()
+        check_chain(rows)
+        issued = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
+        if issued is None or issued[0] != len(rows):
+            raise LedgerError("the book must hold every row it ever issued. Got a truncated one instead.")
+        tally: dict[str, int] = {}
+        for event, count in charges(rows):
+            key = _canonical(to_record(event))
+            tally[key] = tally.get(key, 0) + count
+        if tally != dict(self._db.execute("SELECT event, count FROM totals")):
+            raise LedgerError("the book's totals must add up to its rows. Got others instead.")
+        self._verify_answers(rows)
+        body = rows[0].body
+        return Budget(body["epsilon"], body["delta"], Unit(body["unit"], body["unit_teachers"])), str(body["purpose"])
+
+    def _verify_answers(self, rows: Sequence[Entry]) -> None:
+        kept: dict[int, list[tuple[str, bytes]]] = {}
+        for seq, question, payload in self._db.execute("SELECT seq, question, payload FROM answers ORDER BY seq, question"):
+            kept.setdefault(seq, []).append((question, payload))
+        for entry in rows:
+            if entry.kind == "release" and _answers_digest(kept.pop(entry.seq, [])) != entry.body["sha256"]:
+                raise LedgerError(f"the answers kept must be those that row {entry.seq} released. Got others instead.")
+        if kept:
+            raise LedgerError("every answer kept must belong to a row of the book. Got strays instead.")
+
+
+def _answers_digest(answers: Any) -> str:
+    digest = hashlib.sha256()
+    for question, payload in sorted(answers):
+        digest.update(f"{question} {len(payload)} ".encode())
+        digest.update(payload)
+    return digest.hexdigest()

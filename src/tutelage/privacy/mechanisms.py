@@ -1,0 +1,423 @@
+"""The only file that draws noise.
+
+Every mechanism does the same three things to sealed ballots (teachers, queries, ...): clip each ballot into its bound,
+sum over teachers, add noise. Whatever is released as a value lives on an integer grid that is fixed before any data is
+read, and gets noise drawn exactly: `round(G)` for a continuous G. Sums of clipped ballots are whole numbers on that grid,
+so sum + round(G) = round(sum + G): the release is post-processing of the textbook mechanism, every continuous proof holds
+without an approximation, and no floating-point rounding of the noisy value exists to leak (Mironov 2012).
+Proofs: docs/theory/noise.md. There is no seed: the operating system's generator is the only source of randomness.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import special
+
+from tutelage.privacy.accounting import positive
+from tutelage.privacy.bounds import Binary, Bound, OneHot
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.events import Event, Gaussian, Laplace, NoisyMax, SmoothRelease, SparseVector, Threshold
+from tutelage.privacy.sealed import _KEY, Sealed
+from tutelage.privacy.units import Adjacency, Unit
+
+Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.int64]
+
+_RECORD = Unit()
+_FINENESS = 20  # the grid's step is about scale/2^20: finer than any use, coarse enough for exact 64-bit sums
+_BLOCK = 1 << 20
+_MIN_SHARE_SCALE = 32.0  # in grid steps; below it the sum of several rounded noises is not yet Gaussian enough to prove
+
+
+# ── exact integer noise ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def rounded_gaussian(sigma: float, shape: int | tuple[int, ...]) -> Integers:
+    """Draw round(G) with G ~ N(0, sigma²), exactly, from the operating system's generator."""
+    return _draw(
+        sigma,
+        shape,
+        lambda uniform: -special.ndtri(uniform / 2),
+        lambda mp, edge: mp.erfc(edge / (mp.mpf(sigma) * mp.sqrt(2))),
+    )
+
+
+def rounded_laplace(scale: float, shape: int | tuple[int, ...]) -> Integers:
+    """Draw round(L) with L ~ Laplace(scale), exactly, from the operating system's generator."""
+    return _draw(scale, shape, lambda uniform: -np.log(uniform), lambda mp, edge: mp.exp(-edge / mp.mpf(scale)))
+
+
+def _draw(
+    scale: float, shape: int | tuple[int, ...], quantile: Callable[[Any], Any], tail: Callable[[Any, Any], Any]
+) -> Integers:
+    """Invert the tail Pr[|X| ≥ x] at a uniform number that has as many bits as it takes.
+
+    63 bits and a float decide almost always: the float is trusted only when it lies further from a rounding edge than a
+    thousand times its error. The others (about one in a million) get more bits and arbitrary precision.
+    """
+    positive(scale=scale)
+    if scale > 2.0**30:
+        raise RecipeError(f"`scale` must be at most 2^30 grid steps. Got {scale!r} instead.")
+    result = np.empty(shape, dtype=np.int64)
+    flat = result.reshape(-1)
+    for start in range(0, flat.size, _BLOCK):
+        part = flat[start : start + _BLOCK]
+        words = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
+        bits = words >> np.uint64(1)
+        magnitude = quantile((bits.astype(np.float64) + 0.5) * 2.0**-63) * scale
+        nearest = np.floor(magnitude + 0.5)
+        margin = 2.0**-40 * (scale + magnitude) * 8
+        unsure = (np.abs(magnitude + 0.5 - np.rint(magnitude + 0.5)) <= margin) | (bits < np.uint64(1 << 42))
+        part[:] = nearest
+        for index in np.flatnonzero(unsure):
+            part[index] = _exact_magnitude(int(bits[index]), int(nearest[index]), tail)
+        np.negative(part, out=part, where=(words & np.uint64(1)).astype(bool))
+    return result
+
+
+def _exact_magnitude(value: int, guess: int, tail: Callable[[Any, Any], Any], bits: int = 63) -> int:
+    """Find k with Pr[|X| ≥ k + ½] ≤ U < Pr[|X| ≥ k − ½], drawing further bits of U until that is certain."""
+    from mpmath import mp
+
+    k = guess
+    while True:
+        with mp.workprec(bits + 64):
+            low, high = mp.mpf(value) / mp.mpf(2) ** bits, mp.mpf(value + 1) / mp.mpf(2) ** bits
+            blur = mp.mpf(2) ** -(bits + 40)
+            up, here = tail(mp, mp.mpf(k) + mp.mpf("0.5")), tail(mp, mp.mpf(k) - mp.mpf("0.5"))
+            if high < up - blur:
+                k += 1
+            elif k > 0 and low > here + blur:
+                k -= 1
+            elif low > up + blur and (k == 0 or high < here - blur):
+                return k
+            else:
+                value, bits = (value << 64) | int.from_bytes(os.urandom(8), "big"), bits + 64
+
+
+# ── the shape every mechanism has ─────────────────────────────────────────────────────────────────────────────────────
+
+
+class Mechanism(Protocol):
+    """Turn sealed ballots into something that may be known, and say beforehand what that is."""
+
+    def event(self) -> Event:
+        """Say what one query will have been."""
+
+    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
+        """Clip, sum over teachers, add noise. With share < 1: one party's part, on the grid, for `combine`."""
+
+
+def _open_ballots(ballots: Sealed, bound: Bound, teachers: int | None) -> Array:
+    """Open ballots (teachers, queries, dimension) after their public shape has been checked."""
+    shape = ballots.shape
+    if len(shape) != 3 or shape[2] != bound.dimension:
+        raise DataError(f"`ballots` must have the shape (teachers, queries, {bound.dimension}). Got {shape} instead.")
+    if shape[0] < 1 or (teachers is not None and shape[0] != teachers):
+        raise DataError(f"`ballots` must come from {teachers or 'at least 1'} teachers. Got {shape[0]} instead.")
+    return ballots._open(_KEY)
+
+
+def _share(share: float, scale: float) -> float:
+    if not (isinstance(share, (int, float)) and 0 < share <= 1):
+        raise RecipeError(f"`share` must lie in (0, 1]. Got {share!r} instead.")
+    if share < 1 and scale * math.sqrt(share) < _MIN_SHARE_SCALE:
+        raise RecipeError(f"`share` must leave noise of at least {_MIN_SHARE_SCALE:.0f} grid steps. Got {share!r} instead.")
+    return float(share)
+
+
+def _step(scale: float) -> float:
+    """Fix the grid: a power of two near scale/2^20, and at most 1 so that whole votes stay whole."""
+    return float(min(1.0, 2.0 ** (math.floor(math.log2(scale)) - _FINENESS)))
+
+
+def _grid_sum(ballots: Array, bound: Bound, step: float) -> Integers:
+    """Clip each teacher's ballots and sum them on the grid, one teacher at a time. Cutting towards zero cannot lengthen a ballot."""
+    total = np.zeros(ballots.shape[1:], dtype=np.int64)
+    for ballot in ballots:
+        total += np.trunc(bound.clip(ballot) / step).astype(np.int64)
+    return total
+
+
+def _charged(bound: Bound, sensitivity: float) -> float:
+    """Charge what floats can add: a clipped vector may exceed its norm by dimension·2^-52, less than one part in 2^24."""
+    return sensitivity if isinstance(bound, (OneHot, Binary)) else sensitivity * (1 + 2.0**-24)
+
+
+# ── arg-max of votes ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _check_votes(opened: Array) -> Array:
+    """Refuse what is not a vote. No teacher of ours can cast one: labels are whole and in range by construction."""
+    if not (np.isfinite(opened).all() and (opened >= 0).all() and (opened.sum(axis=-1) > 0).all()):
+        raise DataError("`ballots` must be finite votes ≥ 0, each for one class. Got others instead (withheld).")
+    return opened
+
+
+@final
+@dataclass(frozen=True)
+class GNMax:
+    """Release the class with the most votes after N(0, sigma²) on every count (Papernot et al. 2018).
+
+    Formal guarantee: each query is √2·m/σ-Gaussian DP for a unit behind m teachers.
+    """
+
+    classes: int
+    sigma: float
+    unit: Unit = _RECORD
+    teachers: int | None = None
+
+    def __post_init__(self) -> None:
+        positive(sigma=self.sigma)
+        OneHot(self.classes)
+
+    def event(self) -> Event:
+        """One Gaussian noisy max."""
+        return NoisyMax("gaussian", float(self.sigma), self.unit.teachers)
+
+    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
+        """Give labels (queries,), or with share < 1 one party's noisy counts on the grid."""
+        return _noisy_max(
+            self, ballots, self.sigma, share, lambda scale, shape: rounded_gaussian(scale * math.sqrt(share), shape)
+        )
+
+    def combine(self, parts: Sequence[Array]) -> Array:
+        """Give labels from every party's part."""
+        return np.asarray(np.sum(parts, axis=0).argmax(axis=-1))
+
+
+@final
+@dataclass(frozen=True)
+class LNMax:
+    """Release the class with the most votes after Laplace(1/gamma) on every count (Papernot et al. 2017).
+
+    Formal guarantee: each query is 2·m·γ-DP for a unit behind m teachers.
+    """
+
+    classes: int
+    gamma: float
+    unit: Unit = _RECORD
+    teachers: int | None = None
+
+    def __post_init__(self) -> None:
+        positive(gamma=self.gamma)
+        OneHot(self.classes)
+
+    def event(self) -> Event:
+        """One Laplace noisy max."""
+        return NoisyMax("laplace", 1.0 / self.gamma, self.unit.teachers)
+
+    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
+        """Give labels (queries,). Laplace noise does not divide into equal shares, so the share must be 1."""
+        if share != 1.0:
+            raise RecipeError(f"`share` must be 1 for Laplace noise. Got {share!r} instead.")
+        return _noisy_max(self, ballots, 1.0 / self.gamma, 1.0, rounded_laplace)
+
+
+def _noisy_max(
+    mechanism: GNMax | LNMax, ballots: Sealed, scale: float, share: float, noise: Callable[[float, Any], Integers]
+) -> Array:
+    bound, step = OneHot(mechanism.classes), _step(scale)
+    share = _share(share, scale / step)
+    opened = _check_votes(_open_ballots(ballots, bound, mechanism.teachers))
+    counts = _grid_sum(opened, bound, step)
+    noisy = counts + noise(scale / step, counts.shape)
+    return noisy if share < 1 else np.asarray(noisy.argmax(axis=-1))
+
+
+@final
+@dataclass(frozen=True)
+class ThresholdTest:
+    """Release whether the largest count plus N(0, sigma²) reaches a public threshold: the first step of Confident-GNMax.
+
+    With `beyond_student` (Interactive-GNMax) it is asked with the student's own predicted shares as a `baseline`, and the
+    count of a class is what teachers say beyond what the student already expects. Formal guarantee: each query is
+    m/σ-Gaussian DP for a unit behind m teachers, because one vote moves every difference, hence the largest, by at most 1.
+    """
+
+    classes: int
+    threshold: float
+    sigma: float
+    beyond_student: bool = False
+    unit: Unit = _RECORD
+    teachers: int | None = None
+
+    def __post_init__(self) -> None:
+        positive(sigma=self.sigma, threshold=self.threshold)
+        OneHot(self.classes)
+
+    @property
+    def effective_threshold(self) -> float:
+        """Give the threshold that the continuous test has: the grid moves it by at most half a step, a public constant."""
+        step = _step(self.sigma)
+        return (math.ceil(self.threshold / step) - 0.5) * step
+
+    def event(self) -> Event:
+        """One threshold test."""
+        return Threshold(float(self.sigma), self.unit.teachers)
+
+    def contribute(self, ballots: Sealed, *, share: float = 1.0, baseline: npt.ArrayLike | None = None) -> Array:
+        """Give one bool per query: answered or not. The largest of summed counts needs the whole sum, so the share must be 1."""
+        if share != 1.0:
+            raise RecipeError(f"`share` must be 1 for a threshold test. Got {share!r} instead.")
+        if (baseline is not None) is not self.beyond_student:
+            raise RecipeError("`baseline` must be given exactly when `beyond_student` is set. Got the contrary instead.")
+        bound, step = OneHot(self.classes), _step(self.sigma)
+        opened = _check_votes(_open_ballots(ballots, bound, self.teachers))
+        counts = _grid_sum(opened, bound, step)
+        if baseline is not None:
+            expected = np.asarray(baseline, dtype=np.float64)
+            if expected.shape != counts.shape or not np.isfinite(expected).all():
+                raise DataError(f"`baseline` must be finite and of shape {counts.shape}. Got shape {expected.shape} instead.")
+            counts = counts - np.rint(expected * len(opened) / step).astype(np.int64)
+        noisy = counts.max(axis=-1) + rounded_gaussian(self.sigma / step, counts.shape[:1])
+        return np.asarray(noisy >= math.ceil(self.threshold / step))
+
+
+# ── values ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@final
+@dataclass(frozen=True)
+class NoisyMean:
+    """Release the mean of bounded vectors with N(0, sigma²) on every coordinate of their *sum*.
+
+    Formal guarantee: each query is Δ/σ-Gaussian DP with Δ the sensitivity of the sum: the bound's diameter under the declared
+    adjacency, times the teachers a unit reaches.
+    """
+
+    bound: Bound
+    sigma: float
+    teachers: int
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    unit: Unit = _RECORD
+
+    def __post_init__(self) -> None:
+        positive(sigma=self.sigma, teachers=self.teachers)
+
+    def event(self) -> Event:
+        """One Gaussian answer."""
+        return Gaussian(_charged(self.bound, self.bound.sensitivity(self.adjacency, unit=self.unit)), float(self.sigma))
+
+    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
+        """Give means (queries, dimension), or with share < 1 one party's noisy sum on the grid."""
+        step = _step(self.sigma)
+        share = _share(share, self.sigma / step)
+        opened = _open_ballots(ballots, self.bound, self.teachers if share == 1 else None)
+        total = _grid_sum(opened, self.bound, step)
+        noisy = total + rounded_gaussian(self.sigma / step * math.sqrt(share), total.shape)
+        return noisy if share < 1 else self._mean(noisy)
+
+    def combine(self, parts: Sequence[Array]) -> Array:
+        """Give means from every party's part."""
+        return self._mean(np.sum(parts, axis=0))
+
+    def _mean(self, noisy: Array) -> Array:
+        return np.asarray(noisy * _step(self.sigma) / self.teachers)
+
+
+@final
+@dataclass(frozen=True)
+class LaplaceMean:
+    """Release the mean of bounded vectors with Laplace(scale) on every coordinate of their sum.
+
+    Formal guarantee: each query is Δ₁/scale-DP with Δ₁ the 1-norm sensitivity of the sum.
+    """
+
+    bound: Bound
+    scale: float
+    teachers: int
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+    unit: Unit = _RECORD
+
+    def __post_init__(self) -> None:
+        positive(scale=self.scale, teachers=self.teachers)
+
+    def event(self) -> Event:
+        """One Laplace answer."""
+        sensitivity = self.bound.sensitivity(self.adjacency, unit=self.unit, norm=1)
+        return Laplace(_charged(self.bound, sensitivity), float(self.scale))
+
+    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
+        """Give means (queries, dimension). The share must be 1."""
+        if share != 1.0:
+            raise RecipeError(f"`share` must be 1 for Laplace noise. Got {share!r} instead.")
+        step = _step(self.scale)
+        total = _grid_sum(_open_ballots(ballots, self.bound, self.teachers), self.bound, step)
+        return np.asarray((total + rounded_laplace(self.scale / step, total.shape)) * step / self.teachers)
+
+
+@final
+@dataclass(frozen=True)
+class AboveThreshold:
+    """Release which of many coordinates of a mean are large: the sparse vector technique, at most `answers` of them.
+
+    Formal guarantee: one run over all coordinates of one query is (epsilon_threshold + epsilon_answers)-DP
+    (Lyu, Su & Li 2017, Algorithm 1). It tells positions, never values.
+    """
+
+    bound: Bound
+    threshold: float
+    epsilon_threshold: float
+    epsilon_answers: float
+    answers: int
+    teachers: int
+    unit: Unit = _RECORD
+
+    def __post_init__(self) -> None:
+        positive(teachers=self.teachers)
+        if not math.isfinite(self.threshold):
+            raise RecipeError(f"`threshold` must be finite. Got {self.threshold!r} instead.")
+        self.event()
+
+    def event(self) -> Event:
+        """One run of the technique."""
+        return SparseVector(float(self.epsilon_threshold), float(self.epsilon_answers), self.answers)
+
+    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
+        """Give bools (queries, dimension): the first `answers` coordinates whose noisy size passes the noisy threshold."""
+        if share != 1.0:
+            raise RecipeError(f"`share` must be 1 for the sparse vector technique. Got {share!r} instead.")
+        reach = self.bound.sensitivity(Adjacency.REPLACE_ONE, unit=self.unit, norm=math.inf)  # of one coordinate of the sum
+        step = _step(reach / self.epsilon_threshold)
+        total = np.abs(_grid_sum(_open_ballots(ballots, self.bound, self.teachers), self.bound, step))
+        grid = reach / step + 1  # cutting towards zero can add a step to a difference
+        bar = math.ceil(self.threshold * self.teachers / step) + rounded_laplace(grid / self.epsilon_threshold, (len(total), 1))
+        above = total + rounded_laplace(2 * self.answers * grid / self.epsilon_answers, total.shape) >= bar
+        return np.asarray(above & (np.cumsum(above, axis=1) <= self.answers))
+
+
+@final
+@dataclass(frozen=True)
+class SmoothNumber:
+    """Release one sealed number with noise of `sigma` times its β-smooth sensitivity (GNSS).
+
+    Formal guarantee: Papernot et al. 2018, Theorem 23. The grid is fixed beforehand, and a step of it is added to the
+    sensitivity, which stays β-smooth.
+    """
+
+    beta: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        self.event()
+
+    def event(self) -> Event:
+        """One smooth release."""
+        return SmoothRelease(float(self.beta), float(self.sigma))
+
+    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
+        """Give the noisy number from a sealed pair (number, smooth sensitivity)."""
+        if share != 1.0 or ballots.shape != (2,):
+            raise DataError(f"`ballots` must be a sealed (number, smooth sensitivity). Got shape {ballots.shape} instead.")
+        number, smooth = ballots._open(_KEY).tolist()
+        step = 2.0**-20
+        scale = min(self.sigma * (smooth + step) / step, 2.0**30)  # 1024 and more of noise says nothing either way
+        return np.asarray((math.trunc(number / step) + rounded_gaussian(scale, 1)[0]) * step)
