@@ -46,24 +46,38 @@ def _require(holds: bool | np.bool_, name: str, rule: str, value: Any) -> None:
         raise RecipeError(f"`{name}` must be {rule}. Got {value!r} instead.")
 
 
+def _floats(name: str, rule: str, value: npt.ArrayLike) -> Array:
+    try:
+        array = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    _require(array.size > 0, name, rule, value)
+    return array
+
+
 def positive(**named: npt.ArrayLike) -> None:
     """Refuse what is not a finite number above zero."""
     for name, value in named.items():
-        array = np.asarray(value, dtype=np.float64)
+        array = _floats(name, "a finite number > 0", value)
         _require(bool(np.all(np.isfinite(array) & (array > 0))), name, "a finite number > 0", value)
+
+
+def _not_negative(**named: npt.ArrayLike) -> None:
+    for name, value in named.items():
+        _require(bool(np.all(_floats(name, "a number ≥ 0", value) >= 0)), name, "a number ≥ 0", value)
 
 
 def probability(**named: npt.ArrayLike) -> None:
     """Refuse what does not lie strictly between 0 and 1."""
     for name, value in named.items():
-        array = np.asarray(value, dtype=np.float64)
+        array = _floats(name, "in (0, 1)", value)
         _require(bool(np.all((array > 0) & (array < 1))), name, "in (0, 1)", value)
 
 
 def valid_orders(orders: npt.ArrayLike) -> Array:
     """Give the orders as floats (integers overflowed in a peer) and refuse any at or below 1."""
-    array = np.atleast_1d(np.asarray(orders, dtype=np.float64))
-    _require(bool(array.size > 0 and np.all(np.isfinite(array) & (array > 1))), "orders", "finite numbers > 1", orders)
+    array = np.atleast_1d(_floats("orders", "finite numbers > 1", orders))
+    _require(bool(array.ndim == 1 and np.all(np.isfinite(array) & (array > 1))), "orders", "finite numbers > 1", orders)
     return array
 
 
@@ -83,8 +97,10 @@ def _log_delta(mu: Array, epsilon: Array) -> Array:
     a, b = epsilon / mu - mu / 2, epsilon / mu + mu / 2
     right = np.maximum(a, 0.0)
     scaled = special.erfcx(right / math.sqrt(2)) - special.erfcx(b / math.sqrt(2))
-    tail = -right * right / 2 + np.log(np.maximum(scaled, 5e-324)) - math.log(2)
-    with np.errstate(divide="ignore", under="ignore"):
+    with np.errstate(over="ignore"):
+        square = right * right  # an infinite one is a δ of zero
+    tail = -square / 2 + np.log(np.maximum(scaled, 5e-324)) - math.log(2)
+    with np.errstate(divide="ignore", under="ignore", invalid="ignore"):
         ratio = np.exp(np.minimum(epsilon + special.log_ndtr(-b) - special.log_ndtr(-a), 0.0))
         bulk = special.log_ndtr(-a) + np.log1p(-np.minimum(ratio, 1 - 1e-17))
     return np.asarray(np.where(a >= 0, tail, bulk))
@@ -93,7 +109,7 @@ def _log_delta(mu: Array, epsilon: Array) -> Array:
 def gaussian_delta(sensitivity: npt.ArrayLike, sigma: npt.ArrayLike, epsilon: npt.ArrayLike) -> Any:
     """Give the exact δ at ε of one Gaussian answer."""
     positive(sensitivity=sensitivity, sigma=sigma)
-    array = np.asarray(epsilon, dtype=np.float64)
+    array = _floats("epsilon", "a finite number ≥ 0", epsilon)
     _require(bool(np.all(np.isfinite(array) & (array >= 0))), "epsilon", "a finite number ≥ 0", epsilon)
     mu = np.asarray(sensitivity, dtype=np.float64) / np.asarray(sigma, dtype=np.float64)
     return _plain(np.exp(_log_delta(mu, array)))
@@ -106,7 +122,7 @@ def mu_epsilon(mu: npt.ArrayLike, delta: npt.ArrayLike) -> Any:
     mu_, log_delta = np.broadcast_arrays(np.asarray(mu, dtype=np.float64), np.log(np.asarray(delta, dtype=np.float64)))
     at_zero = _log_delta(mu_, np.zeros_like(mu_))
     # δ(ε) ≤ Φ(−a) gives an upper end: a = −Φ⁻¹(δ).
-    high = mu_ * (mu_ / 2 - np.minimum(special.ndtri_exp(log_delta), 0.0)) + 1e-12
+    high = mu_ * (mu_ / 2 - np.minimum(special.ndtri_exp(log_delta), 0.0)) * (1 + 1e-9) + 1e-12
     found = _root(lambda epsilon, m, target: target - _log_delta(m, epsilon), np.zeros_like(mu_), high, mu_, log_delta)
     return _plain(np.where(at_zero <= log_delta, 0.0, found))
 
@@ -145,8 +161,18 @@ def gaussian_sigma(sensitivity: npt.ArrayLike, epsilon: npt.ArrayLike, delta: np
 
 def implied_tpr(mu: npt.ArrayLike, fpr: npt.ArrayLike) -> Any:
     """Bound the true-positive rate of any membership attack against μ-Gaussian DP (Dong, Roth & Su 2022)."""
+    _not_negative(mu=mu)
     probability(fpr=fpr)
     return _plain(special.ndtr(np.asarray(mu, dtype=np.float64) + special.ndtri(np.asarray(fpr, dtype=np.float64))))
+
+
+def tpr_bound(epsilon: npt.ArrayLike, delta: npt.ArrayLike, fpr: npt.ArrayLike) -> Any:
+    """Bound the true-positive rate of any membership attack where only one (ε, δ) is known (Kairouz, Oh & Viswanath 2015)."""
+    _not_negative(epsilon=epsilon, delta=delta)
+    probability(fpr=fpr)
+    eps, add, false = (np.asarray(value, dtype=np.float64) for value in (epsilon, delta, fpr))
+    with np.errstate(over="ignore"):
+        return _plain(np.asarray(np.minimum(np.exp(eps) * false + add, 1 - np.exp(-eps) * np.maximum(1 - add - false, 0.0))))
 
 
 # ── Rényi DP ──────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -157,7 +183,7 @@ def rdp_to_epsilon(rdp: npt.ArrayLike, orders: npt.ArrayLike, delta: float) -> t
     alpha = valid_orders(orders)
     curve = np.atleast_1d(np.asarray(rdp, dtype=np.float64))
     _require(curve.shape == alpha.shape, "rdp", f"of the orders' shape {alpha.shape}", curve.shape)
-    _require(bool(np.all(curve >= 0)), "rdp", "≥ 0 and not NaN", rdp)
+    _require(bool(np.all(curve >= 0)), "rdp", "≥ 0 and not NaN", "others (withheld: a curve may be data-dependent)")
     probability(delta=delta)
     epsilon = curve + np.log1p(-1 / alpha) - (math.log(delta) + np.log(alpha)) / (alpha - 1)
     best = int(np.argmin(epsilon))
@@ -166,6 +192,7 @@ def rdp_to_epsilon(rdp: npt.ArrayLike, orders: npt.ArrayLike, delta: float) -> t
 
 def laplace_rdp(epsilon: float, orders: npt.ArrayLike) -> Array:
     """Rényi curve of one Laplace answer with sensitivity/scale = ε (Mironov 2017, Proposition 6), stable at every ε."""
+    _not_negative(epsilon=epsilon)
     alpha = valid_orders(orders)
     one = np.log(alpha / (2 * alpha - 1)) + (alpha - 1) * epsilon
     two = np.log((alpha - 1) / (2 * alpha - 1)) - alpha * epsilon
@@ -175,13 +202,30 @@ def laplace_rdp(epsilon: float, orders: npt.ArrayLike) -> Array:
 
 def pure_rdp(epsilon: float, orders: npt.ArrayLike) -> Array:
     """Rényi curve of any ε-DP mechanism: at most ε and at most α·ε²/2 (Bun & Steinke 2016, Proposition 3.3)."""
-    return np.minimum(epsilon, valid_orders(orders) * epsilon**2 / 2)
+    _not_negative(epsilon=epsilon)
+    return np.minimum(epsilon, valid_orders(orders) * (epsilon * epsilon) / 2)
 
 
 def smooth_release_rdp(beta: float, sigma: float, orders: npt.ArrayLike) -> Array:
-    """Rényi curve of a number released with `sigma` times its β-smooth sensitivity (Papernot et al. 2018, Theorem 23).
+    """Rényi curve of a number released with `sigma` times its β-smooth sensitivity, exact for the worst pair of neighbours.
 
-    Infinite from order 1/(2β) on, where the theorem ends.
+    Neighbours differ by at most the smaller of their two smooth sensitivities, which differ by at most e^β. The divergence of
+    two such normals (Gil, Alajaji & Linder 2013) is largest where the second is narrower by e^β. Infinite from order
+    1/(1 − e^{−2β}) on.
+    """
+    positive(beta=beta, sigma=sigma)
+    alpha = valid_orders(orders)
+    room = 1 - (alpha - 1) * math.expm1(2 * beta)
+    inside = room > 0
+    safe = np.where(inside, room, 1.0)
+    return np.asarray(np.where(inside, alpha / (2 * sigma**2 * safe) - np.log(safe) / (2 * (alpha - 1)) - beta, math.inf))
+
+
+def published_smooth_release_rdp(beta: float, sigma: float, orders: npt.ArrayLike) -> Array:
+    """The same curve as printed (Papernot et al. 2018, Theorem 23), to reproduce published figures with. Charge nothing by it.
+
+    It is *not* an upper bound for α·β above about 1/4: at its authors' own optimum, α·β = 0.47, the true divergence is
+    four times as large.
     """
     positive(beta=beta, sigma=sigma)
     alpha = valid_orders(orders)
@@ -222,7 +266,7 @@ def event_rdp(event: Event, orders: npt.ArrayLike) -> Array:
     alpha = valid_orders(orders)
     mu = event_mu(event)
     if mu is not None:
-        return np.asarray(alpha * mu**2 / 2)
+        return np.asarray(alpha * (mu * mu) / 2)
     match event:
         case NoisyMax():  # two counts move by one vote each: two Laplace answers, and arg-max is post-processing
             single = event.votes / event.scale
@@ -247,7 +291,7 @@ class Cost:
     epsilon: float
     delta: float
     method: str
-    mu: float | None = None  # exact where everything is Gaussian, else the μ that has this (ε, δ)
+    mu: float | None = None  # the whole trade-off curve, where everything is Gaussian
     order: float | None = None
 
 
@@ -258,16 +302,14 @@ def cost(entries: Iterable[tuple[Event, int]], delta: float) -> Cost:
     privacy loss distributions. Otherwise the better of Rényi composition and the sum of pure ε.
     """
     probability(delta=delta)
-    pairs = [(event, count) for event, count in entries if count]
-    for _, count in pairs:
-        _require(isinstance(count, int) and count > 0, "count", "a whole number ≥ 0", count)
+    pairs = _counted(entries)
     if not pairs:
         return Cost(0.0, delta, "nothing was released", 0.0)
     if any(isinstance(event, NonPrivate) for event, _ in pairs):
         return Cost(math.inf, delta, "no guarantee: a private value was looked at", math.inf)
     if any(isinstance(event, Sampled) for event, _ in pairs):
         epsilon = _sampled_epsilon(pairs, delta)
-        return Cost(epsilon, delta, "privacy loss distributions", _equivalent_mu(epsilon, delta))
+        return Cost(epsilon, delta, "privacy loss distributions")
     square = gaussian_mu_squared(pairs)
     if square is not None:
         mu = math.sqrt(square)
@@ -276,8 +318,15 @@ def cost(entries: Iterable[tuple[Event, int]], delta: float) -> Cost:
     epsilon, order = rdp_to_epsilon(total, ORDERS, delta)
     pure = pure_sum(pairs)
     if pure <= epsilon:
-        return Cost(pure, delta, "sum of pure ε", _equivalent_mu(pure, delta))
-    return Cost(epsilon, delta, "Rényi", _equivalent_mu(epsilon, delta), order)
+        return Cost(pure, delta, "sum of pure ε")
+    return Cost(epsilon, delta, "Rényi", order=order)
+
+
+def _counted(entries: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
+    pairs = [(event, count) for event, count in entries if count]
+    for _, count in pairs:
+        _require(isinstance(count, int) and count > 0, "count", "a whole number ≥ 0", count)
+    return pairs
 
 
 def gaussian_mu_squared(pairs: Iterable[tuple[Event, int]]) -> float | None:
@@ -287,17 +336,13 @@ def gaussian_mu_squared(pairs: Iterable[tuple[Event, int]]) -> float | None:
         mu = event_mu(event)
         if mu is None:
             return None
-        total += count * mu**2
+        total += count * (mu * mu)
     return total
 
 
 def pure_sum(pairs: Iterable[tuple[Event, int]]) -> float:
     """Add up pure ε; infinite as soon as one event is not pure."""
     return float(sum(count * event_pure(event) for event, count in pairs))
-
-
-def _equivalent_mu(epsilon: float, delta: float) -> float:
-    return math.inf if math.isinf(epsilon) else float(epsilon_mu(max(epsilon, 1e-9), delta))
 
 
 def _sampled_epsilon(pairs: list[tuple[Event, int]], delta: float) -> float:
@@ -336,17 +381,18 @@ def _fixed_size_distribution(event: Sampled, pld: Any) -> Any:
     """
     from dp_accounting.pld import pld_pmf
 
-    step, reach = 1e-3, 30.0
-    rounded = np.arange(-int(reach / step), int(reach / step) + 1)
+    mu, pure = event_mu(event.event), event_pure(event.event)
+    step = 1e-4  # dp-accounting's own, so that everything composes
+    last = pure if mu is None else float(mu_epsilon(mu, 1e-20))  # no δ to speak of beyond; past 60 the rest counts as infinite
+    reach = 1 + int(min(math.log1p(event.rate * math.expm1(min(last, 700.0))), 60.0) / step)
+    rounded = np.arange(-reach, reach + 1)
     epsilon = np.abs(rounded * step)
     inner = np.log1p(np.expm1(epsilon) / event.rate)
-    if isinstance(event.event, Gaussian):
-        base = np.exp(_log_delta(np.asarray(event.event.sensitivity / event.event.sigma), inner))
-    else:  # Laplace: δ(ε) = 1 − e^{(ε − ε₀)/2} below ε₀, else 0
-        base = -np.expm1(np.minimum(inner - event_pure(event.event), 0.0) / 2)
+    # Laplace: δ(ε) = 1 − e^{(ε − ε₀)/2} below ε₀, else 0.
+    base = -np.expm1(np.minimum(inner - pure, 0.0) / 2) if mu is None else np.exp(_log_delta(np.asarray(mu), inner))
     above = event.rate * base
     delta = np.where(rounded >= 0, above, -np.expm1(-epsilon) + np.exp(-epsilon) * above)
-    return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots(step, rounded, delta))
+    return pld.PrivacyLossDistribution(pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(step, -reach, reach, delta))
 
 
 # ── adaptive use ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -371,7 +417,9 @@ def admits(entries: Iterable[tuple[Event, int]], epsilon: float, delta: float) -
     (Rogers et al. 2016; Feldman & Zrnic 2021, Theorem 4.3); that either may hold costs no more δ, see
     docs/theory/composition.md. Sampled events: their counts must not depend on answers, and the composed price counts.
     """
-    pairs = [(event, count) for event, count in entries if count]
+    positive(epsilon=epsilon)
+    probability(delta=delta)
+    pairs = _counted(entries)
     if any(isinstance(event, NonPrivate) for event, _ in pairs):
         return False
     slack = 1 + 1e-12  # a plan calibrated to exactly the budget must pass its own rounding

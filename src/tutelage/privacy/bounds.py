@@ -9,6 +9,7 @@ Proofs: docs/theory/sensitivity.md.
 from __future__ import annotations
 
 import math
+import sys
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, final
@@ -25,7 +26,7 @@ _RECORD = Unit()
 
 def _positive(**named: float) -> None:
     for name, value in named.items():
-        if not (isinstance(value, (int, float, np.integer, np.floating)) and math.isfinite(value) and value > 0):
+        if not (isinstance(value, (int, float, np.integer, np.floating)) and 0 < value <= sys.float_info.max):
             raise RecipeError(f"`{name}` must be a finite number > 0. Got {value!r} instead.")
 
 
@@ -61,17 +62,25 @@ class Bound(ABC):
         """Bound how far one unit can move the sum of all ballots."""
         if norm not in (1, 2, math.inf):
             raise RecipeError(f"`norm` must be 1, 2 or infinity. Got {norm!r} instead.")
-        if Adjacency(adjacency) is Adjacency.REPLACE_ONE:
+        if adjacency not in list(Adjacency):
+            raise RecipeError(f"`adjacency` must be 'replace-one' or 'add-remove'. Got {adjacency!r} instead.")
+        if adjacency == Adjacency.REPLACE_ONE:
             return unit.teachers * self.diameter(norm)
         if unit.name != "institution":
             raise RecipeError(
                 f"`adjacency` must be 'replace-one' unless the unit is a whole institution. Got 'add-remove' with {unit.name!r}: "
                 "removing one record retrains its teacher into anything."
             )
-        return unit.teachers * self.radius(norm)
+        # An absent teacher's zero ballot is clipped too: where zero is no member it becomes one, and nothing is gained.
+        gone = np.zeros(self.dimension)
+        absent_is_zero = bool((self.clip(gone) == gone).all())
+        return unit.teachers * (self.radius(norm) if absent_is_zero else self.diameter(norm))
 
     def _shaped(self, ballots: npt.ArrayLike) -> Array:
-        array = np.asarray(ballots, dtype=np.float64)
+        try:
+            array = np.asarray(ballots, dtype=np.float64)
+        except (TypeError, ValueError):  # NumPy's own message quotes the entry that failed
+            raise DataError("`ballots` must be an array of real numbers. Got others (withheld: they are private).") from None
         if array.ndim == 0 or array.shape[-1] != self.dimension:
             raise DataError(
                 f"`ballots` must have {self.dimension} coordinates on their last axis. Got shape {array.shape} instead."
@@ -81,9 +90,11 @@ class Bound(ABC):
 
 def _shrunk(array: Array, norm: float) -> Array:
     """Scale rows longer than `norm` onto the sphere."""
-    finite = np.clip(array, -1e140, 1e140)  # squares must not overflow, infinities included
-    length = np.linalg.norm(finite, axis=-1, keepdims=True)
-    return np.asarray(finite * np.where(length > norm, norm / np.where(length > 0, length, 1.0), 1.0))
+    finite = np.clip(array, -1e300, 1e300)
+    peak = np.abs(finite).max(axis=-1, keepdims=True)
+    scaled = finite / np.where(peak > 0, peak, 1.0)  # in [-1, 1]: squares neither overflow nor underflow
+    length = np.linalg.norm(scaled, axis=-1, keepdims=True)
+    return np.asarray(np.where(length * peak > norm, scaled * (norm / np.where(peak > 0, length, 1.0)), finite))
 
 
 @final

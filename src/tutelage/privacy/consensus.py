@@ -23,16 +23,45 @@ from tutelage.privacy.errors import DataError, RecipeError
 
 Array = npt.NDArray[np.float64]
 
-_CELLS = 1 << 18  # work on blocks of this many (query, order) cells: they stay in the processor's cache
+_CELLS = 1 << 15  # work on blocks of this many (query, order) cells: they stay in the processor's cache
+
+
+def _floats(name: str, values: npt.ArrayLike) -> Array:
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):  # NumPy's own message quotes the entry that failed
+        raise DataError(f"`{name}` must be an array of real numbers. Got others instead (withheld: they are private).") from None
 
 
 def _counts(counts: npt.ArrayLike) -> Array:
-    array = np.atleast_2d(np.asarray(counts, dtype=np.float64))
+    array = np.atleast_2d(_floats("counts", counts))
     if array.ndim != 2 or array.shape[1] < 2:
         raise DataError(f"`counts` must have the shape (queries, classes ≥ 2). Got {array.shape} instead.")
     if not (np.isfinite(array).all() and (array >= 0).all()):
         raise DataError("`counts` must be finite and ≥ 0. Got others instead (withheld: counts are private).")
     return array
+
+
+def _max_counts(max_counts: npt.ArrayLike, threshold: float) -> Array:
+    array = _floats("max_counts", max_counts)
+    if array.ndim > 1 or not (np.isfinite(array).all() and (array >= 0).all()):
+        raise DataError("`max_counts` must be one finite number ≥ 0 per query. Got others instead (withheld: they are private).")
+    if not (isinstance(threshold, (int, float, np.integer, np.floating)) and math.isfinite(threshold)):
+        raise RecipeError(f"`threshold` must be a finite number. Got {threshold!r} instead.")
+    return array
+
+
+def _one_order(order: float) -> float:
+    orders = valid_orders(order)
+    if orders.size != 1:
+        raise RecipeError(f"`order` must be one number. Got {orders.size} instead.")
+    return float(orders[0])
+
+
+def _whole_teachers(teachers: int) -> int:
+    if not (isinstance(teachers, (int, np.integer)) and teachers >= 1):
+        raise RecipeError(f"`teachers` must be a whole number ≥ 1. Got {teachers!r} instead.")
+    return int(teachers)
 
 
 def _log1mexp(x: Array) -> Array:
@@ -81,7 +110,7 @@ def lnmax_log_moments(counts: npt.ArrayLike, gamma: float, moments: npt.ArrayLik
     log_q = lnmax_log_q(counts, gamma)
     plain = np.minimum(2 * gamma**2 * order * (order + 1), 2 * gamma * order)
     result = np.broadcast_to(plain, (len(log_q), len(order))).copy()
-    agreed = log_q <= -math.log1p(math.exp(2 * gamma))
+    agreed = log_q <= -np.logaddexp(0.0, 2 * gamma)
     q = log_q[agreed]
     log_rest = _log1mexp(q)
     log_ratio = log_rest - _log1mexp(np.minimum(q + 2 * gamma, 0.0))
@@ -90,14 +119,18 @@ def lnmax_log_moments(counts: npt.ArrayLike, gamma: float, moments: npt.ArrayLik
 
 
 def _log_mixture(log_rest: Array, log_a: Array, log_q: Array, log_b: Array, powers: Array) -> Array:
-    """log[(1−q)·A^p + q·B^p] for rows of (1−q, A, q, B) and columns of p, precise even where it is 1e-70."""
-    one = log_rest[:, None] + powers * log_a[:, None]
-    two = log_q[:, None] + powers * log_b[:, None]
-    with np.errstate(over="ignore", invalid="ignore"):
-        near_zero = np.log1p(np.expm1(one) + np.exp(two))
-    if two.max(initial=-1.0) > 600 or one.max(initial=-1.0) > 600:
-        return np.asarray(np.where((two > 600) | (one > 600), np.logaddexp(one, two), near_zero))
-    return np.asarray(near_zero)
+    """log[(1−q)·A^p + q·B^p] for rows of (1−q, A, q, B) and columns of p, precise even where it is 1e-70.
+
+    The log of the first term, which is close to zero there, plus log1p of the ratio of the second to it.
+    """
+    first = np.multiply.outer(log_a, powers)
+    first += log_rest[:, None]
+    ratio = np.multiply.outer(log_b - log_a, powers)
+    ratio += (log_q - log_rest)[:, None]
+    if ratio.max(initial=0.0) > 700:  # e^ratio would overflow
+        return np.asarray(np.logaddexp(first, first + ratio))
+    first += np.log1p(np.exp(ratio, out=ratio), out=ratio)  # in place: the block stays in the cache
+    return np.asarray(first)
 
 
 # ── GNMax and the threshold test (2018) ───────────────────────────────────────────────────────────────────────────────
@@ -109,7 +142,8 @@ def gnmax_log_q(counts: npt.ArrayLike, sigma: float) -> Array:
     votes = _counts(counts)
     winners = votes.argmax(axis=1)
     gaps = votes.max(axis=1, keepdims=True) - votes
-    return _log_sum_without_winner(_tabulated(gaps, lambda gap: special.log_ndtr(-gap / (math.sqrt(2) * sigma))), winners)
+    terms = _tabulated(gaps, lambda gap: special.log_ndtr(-np.minimum(gap / (math.sqrt(2) * sigma), 1e150)))  # never −∞
+    return _log_sum_without_winner(terms, winners)
 
 
 def gnmax_rdp(counts: npt.ArrayLike, sigma: float, orders: npt.ArrayLike) -> Array:
@@ -119,33 +153,43 @@ def gnmax_rdp(counts: npt.ArrayLike, sigma: float, orders: npt.ArrayLike) -> Arr
 
 def _rdp_of_log_q(log_q: Array, sigma: float, orders: Array) -> Array:
     """Apply Theorem 6 with the orders of Proposition 10 wherever its conditions hold."""
-    variance = sigma**2
+    distinct, index = np.unique(log_q, return_inverse=True)  # ascending: from agreement to disagreement
+    variance, powers = sigma**2, orders - 1
     plain = orders / variance
-    result = np.broadcast_to(plain, (len(log_q), len(orders))).copy()
     with np.errstate(invalid="ignore", divide="ignore"):
-        mu2 = sigma * np.sqrt(-log_q)
+        mu2 = sigma * np.sqrt(-distinct)
         mu1 = mu2 + 1
         eps1, eps2 = mu1 / variance, mu2 / variance
         # Lemma 9: the bound increases in q, and A is positive.
         limit = (mu2 - 1) * eps2 - mu2 * (np.log1p(1 / (mu1 - 1)) + np.log1p(1 / (mu2 - 1)))
-        usable = np.flatnonzero((mu2 > 1) & (mu1 > orders.min()) & (log_q <= limit) & (-log_q > eps2))
-    q, mu1, mu2, eps1, eps2 = log_q[usable], mu1[usable], mu2[usable], eps1[usable], eps2[usable]
+        usable = np.flatnonzero((mu2 > 1) & (mu1 > orders.min()) & (distinct <= limit) & (-distinct > eps2))
+    q, mu1, mu2, eps1, eps2 = (values[usable] for values in (distinct, mu1, mu2, eps1, eps2))
     log_rest = _log1mexp(q)
     log_a = log_rest - _log1mexp((q + eps2) * (1 - 1 / mu2))
     log_b = eps1 - q / (mu1 - 1)
-    powers = orders - 1
+
+    def bound(rows: slice, columns: slice) -> Array:
+        found = _log_mixture(log_rest[rows], log_a[rows], q[rows], log_b[rows], powers[columns])
+        found /= powers[columns]
+        np.clip(found, 0.0, plain[columns], out=found)
+        np.copyto(found, plain[columns], where=mu1[rows, None] <= orders[columns])
+        return found
+
+    result = np.tile(plain, (len(distinct), 1))
     block = max(1, _CELLS // len(orders))
     for start in range(0, len(usable), block):
-        part = slice(start, start + block)
-        bound = _log_mixture(log_rest[part], log_a[part], q[part], log_b[part], powers) / powers
-        result[usable[part]] = np.where(mu1[part, None] > orders, np.clip(bound, 0.0, plain), plain)
-    return result
+        # The bound increases in q: an order at which it does not help the first of these rows helps none of them.
+        helped = np.flatnonzero(bound(slice(start, start + 1), slice(None))[0] < plain)
+        if helped.size:
+            rows, columns = slice(start, start + block), slice(helped[0], helped[-1] + 1)
+            result[usable[rows], columns] = bound(rows, columns)
+    return result[index]
 
 
 def log_answered(max_counts: npt.ArrayLike, threshold: float, sigma: float) -> Array:
     """log Pr[largest count + N(0, σ²) ≥ threshold]."""
     positive(sigma=sigma)
-    return np.asarray(special.log_ndtr((np.asarray(max_counts, dtype=np.float64) - threshold) / sigma))
+    return np.asarray(special.log_ndtr((_max_counts(max_counts, threshold) - threshold) / sigma))
 
 
 def threshold_rdp(max_counts: npt.ArrayLike, threshold: float, sigma: float, orders: npt.ArrayLike) -> Array:
@@ -154,12 +198,9 @@ def threshold_rdp(max_counts: npt.ArrayLike, threshold: float, sigma: float, ord
     The test is the arg-max of two noisy values with sensitivity 1 instead of √2: Theorem 6 at √2·σ, with q the
     probability of the less likely outcome.
     """
-    top = np.atleast_1d(np.asarray(max_counts, dtype=np.float64))
-    if not (np.isfinite(top).all() and (top >= 0).all() and math.isfinite(threshold)):
-        raise DataError("`max_counts` must be finite and ≥ 0, and `threshold` finite. Got others instead.")
-    yes = log_answered(top, threshold, sigma)
-    no = log_answered(-top, -threshold, sigma)
-    return _rdp_of_log_q(np.minimum(yes, no), math.sqrt(2) * sigma, valid_orders(orders))
+    positive(sigma=sigma)
+    away = np.abs(np.atleast_1d(_max_counts(max_counts, threshold)) - threshold) / sigma
+    return _rdp_of_log_q(special.log_ndtr(-np.minimum(away, 1e150)), math.sqrt(2) * sigma, valid_orders(orders))
 
 
 # ── smooth sensitivity of the data-dependent price (2018, Appendix B) ─────────────────────────────────────────────────
@@ -177,11 +218,14 @@ def _dependent_rdp(log_q: Array, sigma: float, order: float) -> Array:
 
 def gnmax_log_q0(sigma: float, order: float) -> float:
     """Find the point from which on `gnmax_rdp` is the data-independent bound: Theorem 6 ends there, or is no longer smaller."""
+    positive(sigma=sigma)
+    order = _one_order(order)
 
     def usable(mu2: float) -> float:  # Lemma 9 in terms of μ₂ = σ√(−log q): it holds from the one sign change on
         return (2 * mu2 - 1) / sigma**2 - math.log1p(1 / mu2) - math.log1p(1 / (mu2 - 1))
 
-    top = -((max(brentq(usable, 1 + 1e-9, sigma**2 + 2), order - 1) / sigma) ** 2)
+    least = 1 + 1e-9
+    top = -((max(least if usable(least) > 0 else brentq(usable, least, sigma**2 + 2), order - 1) / sigma) ** 2)
 
     def excess(log_q: float) -> float:
         return float(_dependent_rdp(np.asarray([log_q]), sigma, order)[0]) - order / sigma**2
@@ -207,7 +251,7 @@ def _local_sensitivity(log_q: Array, sigma: float, classes: int, order: float, l
 
     def price(point: Array) -> Array:
         result = np.full(point.shape, order / sigma**2)
-        low = point < log_q0
+        low = point < log_q0 * (1 + 1e-10)  # one vote up from log q₁ is log q₀, whatever the rounding
         result[low] = _dependent_rdp(point[low], sigma, order)
         return result
 
@@ -224,12 +268,10 @@ def gnmax_local_sensitivity(counts: npt.ArrayLike, sigma: float, order: float, t
     where the price is steepest.
     """
     positive(sigma=sigma)
-    order = float(valid_orders(order)[0])
+    order, teachers = _one_order(order), _whole_teachers(teachers)
     votes = -np.sort(-_counts(counts), axis=1)
-    if not (isinstance(teachers, (int, np.integer)) and teachers >= 1):
-        raise RecipeError(f"`teachers` must be a whole number ≥ 1. Got {teachers!r} instead.")
     distinct, index = np.unique(votes, axis=0, return_inverse=True)
-    return _local_sensitivity_paths(distinct, sigma, order, int(teachers))[index.reshape(-1)]
+    return _local_sensitivity_paths(distinct, sigma, order, teachers)[index.reshape(-1)]
 
 
 def _local_sensitivity_paths(votes: Array, sigma: float, order: float, teachers: int) -> Array:
@@ -280,6 +322,7 @@ def _walk_left(votes: Array, rows: npt.NDArray[np.int64], result: Array, sigma: 
             return
         moved[:, 0] += 1
         moved[np.arange(len(rows)), 1 + moved[:, 1:].argmax(axis=1)] -= 1
+        np.maximum(moved, 0.0, out=moved)  # a count that was tightened by part of a vote must not go below none
         log_q = gnmax_log_q(moved, sigma)
         result[rows, distance] = sensitivity(log_q)
         rows, moved = rows[log_q > log_q0], moved[log_q > log_q0]
@@ -290,10 +333,11 @@ def threshold_local_sensitivity(max_counts: npt.ArrayLike, threshold: float, sig
 
     The largest count is a whole number from 0 to the number of teachers and one unit moves it by one.
     """
-    top = np.atleast_1d(np.asarray(max_counts, dtype=np.float64))
-    if not (np.isfinite(top).all() and (top >= 0).all() and (top <= teachers).all()):
-        raise DataError("`max_counts` must lie between 0 and the number of teachers. Got others instead.")
-    price = threshold_rdp(np.arange(teachers + 1), threshold, sigma, float(order))[:, 0]
+    teachers = _whole_teachers(teachers)
+    top = np.atleast_1d(_max_counts(max_counts, threshold))
+    if not (top <= teachers).all():
+        raise DataError("`max_counts` must be at most the number of teachers. Got others instead (withheld: counts are private).")
+    price = threshold_rdp(np.arange(teachers + 1), threshold, sigma, _one_order(order))[:, 0]
     change = np.abs(np.diff(price))
     local = np.maximum(np.append(change, 0.0), np.append(0.0, change))  # (teachers + 1,) by largest count
     value = np.rint(top).astype(np.int64)[:, None]
@@ -308,7 +352,9 @@ def threshold_local_sensitivity(max_counts: npt.ArrayLike, threshold: float, sig
 def discounted_max(local: npt.ArrayLike, beta: float) -> float:
     """β-smooth upper bound of a sensitivity given at distances 0, 1, 2 … (Nissim, Raskhodnikova & Smith 2007)."""
     positive(beta=beta)
-    at = np.asarray(local, dtype=np.float64)
+    at = _floats("local", local)
+    if at.ndim != 1 or not (at.size and np.isfinite(at).all() and (at >= 0).all()):
+        raise DataError("`local` must be one finite number ≥ 0 per distance. Got others instead (withheld: they are private).")
     return float(np.max(at * np.exp(-beta * np.arange(at.size))))
 
 
@@ -322,8 +368,8 @@ def gnmax_smooth_conditions(sigma: float, classes: int, order: float) -> tuple[b
 
     Both concern σ, the number of classes and the order alone. A release refuses parameters for which either fails.
     """
-    positive(sigma=sigma)
-    order = float(valid_orders(order)[0])
+    if not (isinstance(classes, (int, np.integer)) and classes >= 2):
+        raise RecipeError(f"`classes` must be a whole number ≥ 2. Got {classes!r} instead.")
     log_q0 = gnmax_log_q0(sigma, order)
     log_q1 = float(_neighbour_log_q(np.asarray([log_q0]), sigma, classes, -1)[0])
 

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, Protocol, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy import accounting, consensus
-from tutelage.privacy.bounds import Bound
-from tutelage.privacy.errors import DataError, RecipeError
-from tutelage.privacy.events import NoisyMax, SmoothRelease, Threshold
+from tutelage.privacy.bounds import Bound, OneHot
+from tutelage.privacy.errors import DataError, Error, PrivacyError, RecipeError, Unsealed
+from tutelage.privacy.events import SmoothRelease
 from tutelage.privacy.ledger import Ledger
 from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, SmoothNumber, ThresholdTest
 from tutelage.privacy.sealed import Sealed
+from tutelage.privacy.units import Adjacency
 
 Array = npt.NDArray[Any]
+T = TypeVar("T")
 
 UNANSWERED = -1
 
@@ -27,7 +31,11 @@ class Teachers(Protocol):
     """Models that each saw one shard."""
 
     def vote(self, inputs: Array) -> Sealed:
-        """Give every teacher's prediction for every input, sealed: (teachers, queries, ...)."""
+        """Give every teacher's prediction for every input, sealed: (teachers, queries, ...).
+
+        An error in here may quote what a teacher saw: the curator tells its type alone. Whoever may see the rest calls
+        `vote` directly.
+        """
 
 
 class Codec(Protocol):
@@ -63,15 +71,32 @@ class Curator:
     ) -> None:
         self.teachers, self.codec, self.mechanism, self.ledger, self.screen = teachers, codec, mechanism, ledger, screen
         self._private = private
+        self._check_steps()
         if private is not None:
+            if "private" not in private.resolve().parts:
+                raise Unsealed("`private` must lie in a folder named 'private'. Got one outside instead.")
             private.mkdir(parents=True, exist_ok=True)
+
+    def _check_steps(self) -> None:
+        """Refuse steps that do not promise what the book promises, or that do not fit together."""
+        if self.screen is not None and not isinstance(self.mechanism, (GNMax, LNMax)):
+            raise RecipeError(f"`screen` must come with GNMax or LNMax. Got {type(self.mechanism).__name__} instead.")
+        unit = self.ledger.budget.unit
+        for step in (self.mechanism, self.screen):
+            reach = getattr(step, "unit", unit).teachers
+            if reach != unit.teachers:
+                raise RecipeError(f"`unit` must reach the {unit.teachers} teachers of the book's unit. Got {reach} instead.")
+            promised = self.ledger.budget.adjacency
+            claimed = getattr(step, "adjacency", Adjacency.REPLACE_ONE if promised == Adjacency.REPLACE_ONE else promised)
+            if claimed != promised:
+                raise RecipeError(f"`adjacency` must be the book's, {promised}. Got {claimed} instead.")
 
     def answer(self, inputs: npt.ArrayLike, *, baseline: npt.ArrayLike | None = None) -> Array:
         """Give one answer per input; -1 where the screen kept silent. What was answered before is given again, free."""
         asked = _valid_inputs(inputs)
-        expected = None if baseline is None else np.asarray(baseline, dtype=np.float64)
-        if expected is not None and (self.screen is None or len(expected) != len(asked)):
-            raise RecipeError("`baseline` must come with a screen and hold one row per input. Got another instead.")
+        if self.screen is None and baseline is not None:
+            raise RecipeError("`baseline` must come with a screen. Got one without instead.")
+        expected = None if self.screen is None else self.screen.expected(baseline, len(asked))
         if not len(asked):
             return np.empty(0, dtype=np.int64)
         questions = self._questions(asked, expected)
@@ -84,6 +109,11 @@ class Curator:
             known = self.ledger.recall(questions)
         return self._decode(np.stack([known[question] for question in questions]), asked)
 
+    def known(self, inputs: npt.ArrayLike) -> bool:
+        """Tell whether all of these were answered before, so that asking again is free."""
+        questions = self._questions(_valid_inputs(inputs), None)
+        return len(self.ledger.recall(questions)) == len(set(questions))
+
     def affordable(self) -> int:
         """Tell how many more new questions the budget holds even if the screen lets every one pass."""
         steps = [self.mechanism.event()] if self.screen is None else [self.screen.event(), self.mechanism.event()]
@@ -91,18 +121,22 @@ class Curator:
 
     def _release(self, inputs: Array, baseline: Array | None) -> Array:
         """Charge, then act; once per step."""
-        first: Mechanism = self.mechanism if self.screen is None else self.screen
+        screen = self.screen
+        first: Mechanism = self.mechanism if screen is None else screen
         self.ledger.charge(first.event(), count=len(inputs))
-        ballots = self.teachers.vote(inputs).map(self.codec.encode)
-        if self.screen is None:
+        ballots = _quietly("vote", lambda: self.teachers.vote(inputs)).map(self.codec.encode)
+        if ballots.shape[1:2] != (len(inputs),):
+            raise DataError(f"`vote` must give (teachers, {len(inputs)}, ...) for as many inputs. Got {ballots.shape} instead.")
+        if screen is None:
             self._remember(ballots, np.ones(len(inputs), dtype=bool))
-            return self.mechanism.contribute(ballots)
-        passed = self.screen.contribute(ballots, baseline=baseline)
+            return _quietly("contribute", lambda: self.mechanism.contribute(ballots), ours=Error)
+        passed = _quietly("screen", lambda: screen.contribute(ballots, baseline=baseline), ours=Error)
         self.ledger.charge(self.mechanism.event(), count=int(passed.sum()))
         self._remember(ballots, passed)
         released = np.full(len(inputs), UNANSWERED, dtype=np.int64)
         if passed.any():
-            released[passed] = self.mechanism.contribute(ballots.map(lambda opened: opened[:, passed]))
+            chosen = ballots.map(lambda opened: opened[:, passed])
+            released[passed] = _quietly("contribute", lambda: self.mechanism.contribute(chosen), ours=Error)
         return released
 
     def _decode(self, codes: Array, inputs: Array) -> Array:
@@ -126,43 +160,60 @@ class Curator:
         """Keep vote counts sealed under private/, for the data-dependent account alone."""
         if self._private is None or not isinstance(self.mechanism, (GNMax, LNMax)):
             return
-        bound = self.codec.bound
+        bound = OneHot(self.mechanism.classes)  # the mechanism's own clip, whatever the codec says about itself
         rows = ballots.map(lambda opened: np.hstack([sum(bound.clip(ballot) for ballot in opened), passed[:, None]]))
-        rows.store(self._private / f"counts-{self.ledger.length:06d}.npy")
+        rows.store(self._private / f"{self._manner}-{self.ledger.length:06d}-{os.getpid()}.npy")
 
-    def _remembered(self) -> Sealed:
+    @property
+    def _manner(self) -> str:
+        """Name these steps in a file's name: counts asked another way have another price."""
+        return "counts-" + hashlib.sha256(f"{self.mechanism!r}|{self.screen!r}".encode()).hexdigest()[:12]
+
+    def _files(self) -> list[Path]:
         if self._private is None:
             raise RecipeError("`private` must be a folder for the data-dependent account. Got None instead.")
-        files = sorted(self._private.glob("counts-*.npy"))
+        files = sorted(self._private.glob(f"{self._manner}-*.npy"))
         if not files:
             raise DataError("`private` must hold the counts of at least one answer. Got none instead.")
-        return Sealed.concatenate([Sealed.load(file) for file in files])
+        return files
+
+    def _remembered(self) -> Sealed:
+        return Sealed.concatenate([Sealed.load(file) for file in self._files()])
 
     def data_dependent_rdp(self, orders: npt.ArrayLike) -> Sealed:
-        """Price what was answered by how much the teachers agreed. The figure is private, and so is any choice made by it."""
+        """Price the whole book, and its votes by how much the teachers agreed: private, and so is any choice made by it."""
         alpha = accounting.valid_orders(orders)
-        return self._remembered().map(lambda rows: self._rdp(rows, alpha))
+        self._check_account()
+        return self._remembered().map(lambda rows: self._rdp(rows, alpha) + self._smooth_rdp(alpha))
 
     def _rdp(self, rows: Array, alpha: Array) -> Array:
         counts, passed = rows[:, :-1], rows[:, -1] > 0
+        agreed = self._tightened(counts[passed])
         if isinstance(self.mechanism, LNMax):
-            moments = consensus.lnmax_log_moments(counts, self.mechanism.gamma, alpha - 1)
-            return np.asarray((moments / (alpha - 1)).sum(axis=0) + self._uncovered(len(rows), 0, alpha))
-        total = consensus.gnmax_rdp(self._tightened(counts[passed]), self._sigma, alpha).sum(axis=0)
+            answers = consensus.lnmax_log_moments(agreed, self.mechanism.gamma, alpha - 1) / (alpha - 1)
+        else:
+            answers = consensus.gnmax_rdp(agreed, self._scale, alpha)
+        total = answers.sum(axis=0)
         if self.screen is not None:
             total = total + self._screen_rdp(counts, alpha)
-        return np.asarray(total + self._uncovered(int(passed.sum()), len(rows) if self.screen else 0, alpha))
+        return np.asarray(total + self._uncovered(int(passed.sum()), len(rows), alpha))
+
+    def _check_account(self) -> None:
+        if self.ledger.budget.unit.teachers != 1:
+            raise RecipeError("`unit` must stand behind one teacher for the data-dependent account. Got another instead.")
 
     @property
-    def _sigma(self) -> float:
-        if not isinstance(self.mechanism, GNMax) or self.mechanism.unit.teachers != 1:
-            raise RecipeError("`mechanism` must be GNMax with a unit behind one teacher for this account. Got another instead.")
+    def _scale(self) -> float:
+        """Give the noise on one count."""
+        if isinstance(self.mechanism, LNMax):
+            return 1 / self.mechanism.gamma
+        assert isinstance(self.mechanism, GNMax)
         return float(self.mechanism.sigma)
 
     def _tightened(self, counts: Array) -> Array:
         """Take a grid step from the winner's lead: rounding can turn a lead that small into a tie."""
         lowered = counts.copy()
-        step = self._sigma * 2.0**-19
+        step = self._scale * 2.0**-19
         winners = counts.argmax(axis=1)
         lowered[np.arange(len(counts)), winners] -= np.minimum(step, counts.max(axis=1))
         return lowered
@@ -175,41 +226,59 @@ class Curator:
         return np.asarray(consensus.threshold_rdp(top, threshold, self.screen.sigma, alpha).sum(axis=0))
 
     def _uncovered(self, answers: int, tests: int, alpha: Array) -> Array:
-        """Price at its full, data-independent cost whatever the book holds beyond the remembered counts (a crash between)."""
+        """Price at its full, data-independent cost what the book holds beyond the remembered counts: a crash, other steps."""
+        covered = {self.mechanism.event(): answers}
+        if self.screen is not None:
+            covered[self.screen.event()] = tests
         total = np.zeros_like(alpha)
         for event, count in self.ledger.totals():
-            covered = answers if isinstance(event, NoisyMax) else tests if isinstance(event, Threshold) else count
-            total += max(0, count - covered) * accounting.event_rdp(event, alpha)
+            beyond = count - covered.get(event, 0)
+            if beyond > 0 and not isinstance(event, SmoothRelease):
+                total += beyond * accounting.event_rdp(event, alpha)
+        return total
+
+    def _smooth_rdp(self, alpha: Array) -> Array:
+        """Price the smooth releases in the book; they are no part of the number that one of them releases."""
+        total = np.zeros_like(alpha)
+        for event, count in self.ledger.totals():
+            if isinstance(event, SmoothRelease):
+                total += count * accounting.event_rdp(event, alpha)
         return total
 
     def sanitised_epsilon(self, release: SmoothNumber, *, order: float) -> float:
-        """Publish the data-dependent ε through its smooth sensitivity; the release is charged, and its price is part of the figure.
+        """Publish the data-dependent ε of the whole book through its smooth sensitivity; the release is charged, and priced in.
 
         `order`, β and σ must have been fixed without looking at these votes. The noise has mean zero: the figure is an
         estimate whose error is private too.
         """
-        if self._sigma and not all(consensus.gnmax_smooth_conditions(self._sigma, self.codec.bound.dimension, order)):
+        if not isinstance(self.mechanism, GNMax):
+            raise RecipeError(f"`mechanism` must be GNMax for a smooth release. Got {type(self.mechanism).__name__} instead.")
+        self._check_account()
+        if not all(consensus.gnmax_smooth_conditions(self._scale, self.mechanism.classes, order)):
             raise RecipeError(
-                f"`order` must satisfy conditions C5 and C6 of Papernot et al. 2018 with sigma {self._sigma:g}. Got {order!r} instead."
+                f"`order` must satisfy conditions C5 and C6 of Papernot et al. 2018 with sigma {self._scale:g}. "
+                f"Got {order!r} instead."
             )
-        price = accounting.smooth_release_rdp(release.beta, release.sigma, order)[0]
-        if not math.isfinite(price):
-            raise RecipeError(f"`order` must be below 1/(2·beta) = {1 / (2 * release.beta):g}. Got {order!r} instead.")
+        if not math.isfinite(accounting.smooth_release_rdp(release.beta, release.sigma, order)[0]):
+            raise RecipeError(
+                f"`order` must be below 1/(1 − e^(−2·beta)) = {-1 / math.expm1(-2 * release.beta):g}. Got {order!r} instead."
+            )
         answered = [pair for pair in self.ledger.totals() if not isinstance(pair[0], SmoothRelease)]
         question = hashlib.sha256(f"sanitised|{release!r}|{order!r}|{answered!r}".encode()).hexdigest()
         known = self.ledger.recall([question])
         if question not in known:
+            self._files()  # refuse before the charge when there is nothing to price
             self.ledger.charge(release.event())
             pair = self._remembered().map(lambda rows: self._number_and_sensitivity(rows, order, release.beta))
             self.ledger.keep([question], np.asarray([release.contribute(pair)]))
             known = self.ledger.recall([question])
-        rdp = max(0.0, float(known[question])) + float(price)
+        rdp = max(0.0, float(known[question])) + float(self._smooth_rdp(np.asarray([order]))[0])
         return accounting.rdp_to_epsilon([rdp], [order], self.ledger.budget.delta)[0]
 
     def _number_and_sensitivity(self, rows: Array, order: float, beta: float) -> Array:
         counts, passed = rows[:, :-1], rows[:, -1] > 0
         teachers = int(counts[0].sum())
-        local = consensus.gnmax_local_sensitivity(self._tightened(counts[passed]), self._sigma, order, teachers).sum(axis=0)
+        local = consensus.gnmax_local_sensitivity(self._tightened(counts[passed]), self._scale, order, teachers).sum(axis=0)
         if self.screen is not None and not self.screen.beyond_student:
             local = local + consensus.threshold_local_sensitivity(
                 counts.max(axis=1), self.screen.effective_threshold, self.screen.sigma, order, teachers
@@ -218,8 +287,20 @@ class Curator:
         return np.asarray([number, consensus.discounted_max(local, beta)])
 
 
+def _quietly(what: str, step: Callable[[], T], *, ours: type[Error] = PrivacyError) -> T:
+    """Run a step that holds private values. Of its failure only our own words get out, or its type, and none of its frames."""
+    try:
+        return step()
+    except ours as error:
+        raise error.with_traceback(None) from None
+    except Exception as error:
+        failure = type(error).__name__
+    # Raised outside the handler, so that neither the message nor the frames of the failed step hang on to this error.
+    raise DataError(f"`{what}` must not fail. Got {failure} instead; its message is withheld: it may quote private values.")
+
+
 def _valid_inputs(inputs: npt.ArrayLike) -> Array:
     array = np.asarray(inputs)
-    if array.ndim < 1:
-        raise DataError(f"`inputs` must be one row per question. Got shape {array.shape} instead.")
+    if array.ndim < 1 or array.dtype.hasobject:  # the bytes of an object are an address, and say nothing about a question
+        raise DataError(f"`inputs` must be one plain row per question. Got shape {array.shape} of {array.dtype} instead.")
     return array

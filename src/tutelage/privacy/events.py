@@ -6,7 +6,7 @@ any data was read. The meaning of an event never changes; a new meaning is a new
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, TypeAlias, final
 
@@ -22,7 +22,7 @@ def _check(event: object, **rules: bool) -> None:
 
 
 def _finite_positive(value: float) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value > 0
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
 @final
@@ -168,7 +168,7 @@ def to_record(event: Event) -> dict[str, Any]:
 
 def from_record(record: dict[str, Any]) -> Event:
     """Read an event back; what is not exactly one of ours is refused."""
-    kind = _KINDS.get(record.get("kind", ""))
+    kind = _KINDS.get(str(record.get("kind"))) if isinstance(record, dict) else None
     if kind is None or set(record) != {"kind"} | {field.name for field in fields(kind)}:
         raise LedgerError("an event in the book must be one of this version's kinds with its own fields. Got another instead.")
     values = {name: value for name, value in record.items() if name != "kind"}

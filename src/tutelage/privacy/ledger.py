@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
@@ -26,9 +27,9 @@ import numpy.typing as npt
 
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
-from tutelage.privacy.events import Event, NonPrivate, from_record, to_record
+from tutelage.privacy.events import Event, NonPrivate, Sampled, from_record, to_record
 from tutelage.privacy.sealed import _KEY, Sealed
-from tutelage.privacy.units import Unit
+from tutelage.privacy.units import Adjacency, Unit
 
 SCHEMA = 1
 _APPLICATION = 0x54555445  # "TUTE" in the file's header: another program's database is refused
@@ -49,15 +50,19 @@ CREATE TRIGGER answers_remain BEFORE DELETE ON answers BEGIN SELECT RAISE(ABORT,
 @final
 @dataclass(frozen=True)
 class Budget:
-    """Say how much may be learned about one unit in all: (ε, δ), and who the unit is."""
+    """Say how much may be learned about one unit in all: (ε, δ), who the unit is, and who its neighbours are."""
 
     epsilon: float
     delta: float
     unit: Unit = field(default_factory=Unit)
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
 
     def __post_init__(self) -> None:
         if isinstance(self.unit, str):
             object.__setattr__(self, "unit", Unit(self.unit))
+        if self.adjacency not in list(Adjacency):
+            raise RecipeError(f"`adjacency` must be 'replace-one' or 'add-remove'. Got {self.adjacency!r} instead.")
+        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         accounting.positive(epsilon=self.epsilon)
         accounting.probability(delta=self.delta)
 
@@ -87,26 +92,47 @@ def _digest(seq: int, at: str, kind: str, body: str, previous: str) -> str:
     return hashlib.sha256("\n".join((str(seq), at, kind, body, previous)).encode()).hexdigest()
 
 
-def check_chain(entries: Sequence[Entry]) -> None:
-    """Refuse a book in which a row was changed, removed, added or moved."""
+def check_chain(entries: Sequence[Entry], *, head: str | None = None) -> None:
+    """Refuse a book in which a row was changed, removed, added or moved.
+
+    Rows cut off the end leave a shorter chain that is whole in itself: only a `head` kept elsewhere tells.
+    """
     previous = _GENESIS
     for position, entry in enumerate(entries, start=1):
-        if entry.seq != position or entry.previous != previous or entry.digest() != entry.hash:
+        if not _follows(entry, position, previous):
             raise LedgerError(f"the book's rows must form one unbroken chain. Got a break at row {position} instead.")
         previous = entry.hash
     if not entries or entries[0].kind != "open":
         raise LedgerError("the book must begin with its opening row. Got another instead.")
+    if head is not None and previous != head:
+        raise LedgerError("the book must end with the row whose hash was kept. Got another end instead.")
+
+
+def _follows(entry: Entry, position: int, previous: str) -> bool:
+    try:
+        linked = entry.seq == position and entry.previous == previous and entry.digest() == entry.hash
+        return linked and isinstance(entry.body, dict)
+    except (TypeError, ValueError):  # not even the types of a row
+        return False
 
 
 def charges(entries: Sequence[Entry]) -> list[tuple[Event, int]]:
     """Read the (event, count) pairs out of a book's rows."""
-    return [(from_record(entry.body["event"]), int(entry.body["count"])) for entry in entries if entry.kind == "charge"]
+    pairs = []
+    for entry in entries:
+        if entry.kind == "charge":
+            event, count = entry.body.get("event"), entry.body.get("count")
+            if not (isinstance(event, dict) and isinstance(count, int) and count >= 1):
+                raise LedgerError(f"a charge must hold an event and a count ≥ 1. Got another at row {entry.seq} instead.")
+            pairs.append((from_record(event), count))
+    return pairs
 
 
 def read_lines(path: Path) -> list[Entry]:
     """Read an exported book (JSON lines)."""
     try:
-        return [Entry(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines()]
+        with path.open(encoding="utf-8", newline="\n") as lines:  # U+2028 and its like may stand inside a row
+            return [Entry(**json.loads(line)) for line in lines]
     except (OSError, ValueError, TypeError):
         raise LedgerError(f"`book` must be a readable export with one row per line. Got {path.name} instead.") from None
 
@@ -124,13 +150,17 @@ class Ledger:
             self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
             try:
                 self._db.execute("PRAGMA synchronous=FULL")
-                with self._transaction():
-                    fresh = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0
-                    if fresh and budget is not None:
-                        self._create(budget, purpose)
+                if budget is not None and self._blank():
+                    with self._transaction():
+                        if self._blank():  # still: another process may have been first
+                            self._create(budget, purpose)
                 self._check_header()
                 self._db.execute("PRAGMA journal_mode=WAL")
-                self.budget, self.purpose = self._verify()
+                with self._transaction("DEFERRED"):  # one snapshot: others may write meanwhile
+                    self.budget, self.purpose = self._verify()
+            except (KeyError, TypeError, ValueError):  # a row without its fields, or not even JSON
+                self._db.close()
+                raise LedgerError("the book's rows must be those this version writes. Got others instead.") from None
             except BaseException:
                 self._db.close()
                 raise
@@ -149,12 +179,13 @@ class Ledger:
             raise RecipeError(f"`count` must be a whole number ≥ 0. Got {count!r} instead.")
         if count == 0:
             return
+        self._check_sampler(event)
         with self._guarded(), self._transaction():
             pairs = [*self._totals(), (event, int(count))]
             if not isinstance(event, NonPrivate) and not accounting.admits(pairs, self.budget.epsilon, self.budget.delta):
                 raise BudgetExceeded(
                     f"`count` of {type(event).__name__} must fit the budget of ε = {self.budget.epsilon:g} at "
-                    f"δ = {self.budget.delta:g}. Got {count} more where {self._room(event)} fit; nothing was read."
+                    f"δ = {self.budget.delta:g}. Got {count} more where {self._room(event)} fit; nothing was read for it."
                 )
             self._append("charge", {"event": to_record(event), "count": int(count)})
             self._db.execute(
@@ -169,6 +200,8 @@ class Ledger:
         if not questions:
             return
         array = np.ascontiguousarray(answers)
+        if array.dtype.kind not in "biuf":
+            raise RecipeError(f"`answers` must be numbers. Got {array.dtype} instead.")
         payloads = dict(zip(questions, (row.tobytes() for row in array), strict=True))
         with self._guarded(), self._transaction():
             # Another process may have answered the same question meanwhile: what was released first stays the answer.
@@ -197,6 +230,9 @@ class Ledger:
 
     def note(self, **facts: str | int | float | None) -> None:
         """Write down a public fact of the run (what was tuned on what, a hash); it costs nothing."""
+        for name, fact in facts.items():
+            if not (fact is None or isinstance(fact, (str, int)) or (isinstance(fact, float) and math.isfinite(fact))):
+                raise RecipeError(f"`{name}` of a note must be text, a finite number or None. Got {fact!r} instead.")
         with self._guarded(), self._transaction():
             self._append("note", dict(facts))
 
@@ -271,8 +307,8 @@ class Ledger:
         )
 
     @contextmanager
-    def _transaction(self) -> Iterator[None]:
-        self._db.execute("BEGIN IMMEDIATE")
+    def _transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
+        self._db.execute(f"BEGIN {mode}")
         try:
             yield
             self._db.execute("COMMIT")
@@ -280,6 +316,9 @@ class Ledger:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
             raise
+
+    def _blank(self) -> bool:
+        return bool(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0)
 
     def _create(self, budget: Budget, purpose: str) -> None:
         for statement in _TABLES.strip().split(";\n"):
@@ -294,9 +333,17 @@ class Ledger:
                 "delta": float(budget.delta),
                 "unit": budget.unit.name,
                 "unit_teachers": budget.unit.teachers,
+                "adjacency": str(budget.adjacency),
                 "purpose": purpose,
             },
         )
+
+    def _check_sampler(self, event: Event) -> None:
+        """Refuse a sampled event whose amplification is proved for the other kind of neighbours."""
+        if isinstance(event, Sampled):
+            proved = Adjacency.ADD_REMOVE if event.sampler == "poisson" else Adjacency.REPLACE_ONE
+            if self.budget.adjacency != proved:
+                raise RecipeError(f"`sampler` must be proved for {self.budget.adjacency} books. Got {event.sampler!r} instead.")
 
     def _kept(self, question: str) -> tuple[int, bytes] | None:
         row = self._db.execute("SELECT seq, payload FROM answers WHERE question = ?", (question,)).fetchone()
@@ -343,6 +390,8 @@ class Ledger:
 
     def _verify(self) -> tuple[Budget, str]:
         """Check on opening that the book is whole and consistent."""
+        if self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
+            raise LedgerError("the book's pages must be undamaged. Got damaged ones instead.")
         rows = self.entries()
         check_chain(rows)
         issued = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
@@ -356,7 +405,7 @@ class Ledger:
             raise LedgerError("the book's totals must add up to its rows. Got others instead.")
         self._verify_answers(rows)
         body = rows[0].body
-        return Budget(body["epsilon"], body["delta"], Unit(body["unit"], body["unit_teachers"])), str(body["purpose"])
+        return _budget(body), str(body["purpose"])
 
     def _verify_answers(self, rows: Sequence[Entry]) -> None:
         kept: dict[int, list[tuple[str, bytes]]] = {}
@@ -367,6 +416,11 @@ class Ledger:
                 raise LedgerError(f"the answers kept must be those that row {entry.seq} released. Got others instead.")
         if kept:
             raise LedgerError("every answer kept must belong to a row of the book. Got strays instead.")
+
+
+def _budget(body: dict[str, Any]) -> Budget:
+    """Read the budget out of the opening row."""
+    return Budget(body["epsilon"], body["delta"], Unit(body["unit"], body["unit_teachers"]), Adjacency(body["adjacency"]))
 
 
 def _answers_digest(answers: Any) -> str:

@@ -34,6 +34,7 @@ _RECORD = Unit()
 _FINENESS = 20  # the grid's step is about scale/2^20: finer than any use, coarse enough for exact 64-bit sums
 _BLOCK = 1 << 20
 _MIN_SHARE_SCALE = 32.0  # in grid steps; below it the sum of several rounded noises is not yet Gaussian enough to prove
+_LARGEST = 2.0**45  # of a mechanism's scale; noise of up to twice as many grid steps is drawn, far inside 64 bits
 
 
 # ── exact integer noise ───────────────────────────────────────────────────────────────────────────────────────────────
@@ -59,12 +60,13 @@ def _draw(
 ) -> Integers:
     """Invert the tail Pr[|X| ≥ x] at a uniform number that has as many bits as it takes.
 
-    63 bits and a float decide almost always: the float is trusted only when it lies further from a rounding edge than a
-    thousand times its error. The others (about one in a million) get more bits and arbitrary precision.
+    63 bits and a float decide almost always: the float is trusted only when it lies further from a rounding edge than many
+    times its error. The others get more bits and arbitrary precision: one in 30,000 at the mechanisms' usual scale of 2^20
+    steps, more at larger ones, and every draw beyond 2^36. That is slower and as exact.
     """
     positive(scale=scale)
-    if scale > 2.0**30:
-        raise RecipeError(f"`scale` must be at most 2^30 grid steps. Got {scale!r} instead.")
+    if scale > 2 * _LARGEST:
+        raise RecipeError(f"`scale` must be at most 2^46 grid steps. Got {scale!r} instead.")
     result = np.empty(shape, dtype=np.int64)
     flat = result.reshape(-1)
     for start in range(0, flat.size, _BLOCK):
@@ -83,23 +85,28 @@ def _draw(
 
 
 def _exact_magnitude(value: int, guess: int, tail: Callable[[Any, Any], Any], bits: int = 63) -> int:
-    """Find k with Pr[|X| ≥ k + ½] ≤ U < Pr[|X| ≥ k − ½], drawing further bits of U until that is certain."""
+    """Find the smallest k ≥ 0 with Pr[|X| ≥ k + ½] ≤ U, drawing further bits of U until every comparison is certain."""
     from mpmath import mp
 
-    k = guess
-    while True:
-        with mp.workprec(bits + 64):
-            low, high = mp.mpf(value) / mp.mpf(2) ** bits, mp.mpf(value + 1) / mp.mpf(2) ** bits
-            blur = mp.mpf(2) ** -(bits + 40)
-            up, here = tail(mp, mp.mpf(k) + mp.mpf("0.5")), tail(mp, mp.mpf(k) - mp.mpf("0.5"))
-            if high < up - blur:
-                k += 1
-            elif k > 0 and low > here + blur:
-                k -= 1
-            elif low > up + blur and (k == 0 or high < here - blur):
-                return k
-            else:
-                value, bits = (value << 64) | int.from_bytes(os.urandom(8), "big"), bits + 64
+    def beyond(k: int) -> bool:
+        """Tell whether the magnitude lies beyond k: U < Pr[|X| ≥ k + ½]."""
+        nonlocal value, bits
+        while True:
+            with mp.workprec(bits + 64):
+                edge, blur = tail(mp, mp.mpf(k) + mp.mpf("0.5")), mp.mpf(2) ** -(bits + 40)
+                if mp.mpf(value + 1) / mp.mpf(2) ** bits < edge - blur:
+                    return True
+                if mp.mpf(value) / mp.mpf(2) ** bits > edge + blur:
+                    return False
+            value, bits = (value << 64) | int.from_bytes(os.urandom(8), "big"), bits + 64
+
+    low, high, stride = (guess - 1 if guess > 0 and beyond(guess - 1) else -1), guess, 1
+    while beyond(high):  # the guess was too small: stride out, twice as far each time
+        low, high, stride = high, high + stride, 2 * stride
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if beyond(middle) else (low, middle)
+    return high
 
 
 # ── the shape every mechanism has ─────────────────────────────────────────────────────────────────────────────────────
@@ -115,14 +122,30 @@ class Mechanism(Protocol):
         """Clip, sum over teachers, add noise. With share < 1: one party's part, on the grid, for `combine`."""
 
 
-def _open_ballots(ballots: Sealed, bound: Bound, teachers: int | None) -> Array:
+def _check_scale(**named: float) -> None:
+    """Refuse noise that the grid cannot carry, when the mechanism is made and before anything is charged for it."""
+    for name, value in named.items():
+        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+        if not (number and 1 / _LARGEST <= value <= _LARGEST):
+            raise RecipeError(f"`{name}` must be a finite number > 0, from 2^-45 to 2^45. Got {value!r} instead.")
+
+
+def _open_ballots(ballots: Sealed, bound: Bound, teachers: int | None, step: float) -> Array:
     """Open ballots (teachers, queries, dimension) after their public shape has been checked."""
     shape = ballots.shape
     if len(shape) != 3 or shape[2] != bound.dimension:
         raise DataError(f"`ballots` must have the shape (teachers, queries, {bound.dimension}). Got {shape} instead.")
     if shape[0] < 1 or (teachers is not None and shape[0] != teachers):
         raise DataError(f"`ballots` must come from {teachers or 'at least 1'} teachers. Got {shape[0]} instead.")
-    return ballots._open(_KEY)
+    if shape[0] * bound.radius(math.inf) / step > 2.0**62:
+        raise RecipeError(f"the noise must not be so small beside the bound that {shape[0]} ballots overflow 64 bits.")
+    return _real(ballots._open(_KEY))
+
+
+def _real(opened: Array) -> Array:
+    if opened.dtype.kind not in "biuf":
+        raise DataError("`ballots` must be real numbers. Got another type instead.")
+    return opened
 
 
 def _share(share: float, scale: float) -> float:
@@ -139,7 +162,7 @@ def _step(scale: float) -> float:
 
 
 def _grid_sum(ballots: Array, bound: Bound, step: float) -> Integers:
-    """Clip each teacher's ballots and sum them on the grid, one teacher at a time. Cutting towards zero cannot lengthen a ballot."""
+    """Clip each teacher's ballots and sum them on the grid, one by one. Cutting towards zero cannot lengthen a ballot."""
     total = np.zeros(ballots.shape[1:], dtype=np.int64)
     for ballot in ballots:
         total += np.trunc(bound.clip(ballot) / step).astype(np.int64)
@@ -175,7 +198,7 @@ class GNMax:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        positive(sigma=self.sigma)
+        _check_scale(sigma=self.sigma)
         OneHot(self.classes)
 
     def event(self) -> Event:
@@ -207,7 +230,7 @@ class LNMax:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        positive(gamma=self.gamma)
+        _check_scale(gamma=self.gamma)
         OneHot(self.classes)
 
     def event(self) -> Event:
@@ -226,7 +249,7 @@ def _noisy_max(
 ) -> Array:
     bound, step = OneHot(mechanism.classes), _step(scale)
     share = _share(share, scale / step)
-    opened = _check_votes(_open_ballots(ballots, bound, mechanism.teachers))
+    opened = _check_votes(_open_ballots(ballots, bound, mechanism.teachers if share == 1 else None, step))
     counts = _grid_sum(opened, bound, step)
     noisy = counts + noise(scale / step, counts.shape)
     return noisy if share < 1 else np.asarray(noisy.argmax(axis=-1))
@@ -250,7 +273,7 @@ class ThresholdTest:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        positive(sigma=self.sigma, threshold=self.threshold)
+        _check_scale(sigma=self.sigma, threshold=self.threshold)
         OneHot(self.classes)
 
     @property
@@ -263,19 +286,28 @@ class ThresholdTest:
         """One threshold test."""
         return Threshold(float(self.sigma), self.unit.teachers)
 
+    def expected(self, baseline: npt.ArrayLike | None, queries: int) -> Array | None:
+        """Check the student's predicted shares (queries, classes). Outside [0, 1] they could overflow a count past its noise."""
+        if (baseline is not None) is not self.beyond_student:
+            raise RecipeError("`baseline` must be given exactly when `beyond_student` is set. Got the contrary instead.")
+        if baseline is None:
+            return None
+        shares, shape = np.asarray(baseline), (queries, self.classes)
+        if shares.dtype.kind not in "biuf" or shares.shape != shape or not ((shares >= 0) & (shares <= 1)).all():
+            raise DataError(
+                f"`baseline` must hold shares in [0, 1] of shape {shape}. Got others of shape {shares.shape} instead."
+            )
+        return shares.astype(np.float64)
+
     def contribute(self, ballots: Sealed, *, share: float = 1.0, baseline: npt.ArrayLike | None = None) -> Array:
         """Give one bool per query: answered or not. The largest of summed counts needs the whole sum, so the share must be 1."""
         if share != 1.0:
             raise RecipeError(f"`share` must be 1 for a threshold test. Got {share!r} instead.")
-        if (baseline is not None) is not self.beyond_student:
-            raise RecipeError("`baseline` must be given exactly when `beyond_student` is set. Got the contrary instead.")
         bound, step = OneHot(self.classes), _step(self.sigma)
-        opened = _check_votes(_open_ballots(ballots, bound, self.teachers))
+        opened = _check_votes(_open_ballots(ballots, bound, self.teachers, step))
+        expected = self.expected(baseline, opened.shape[1])
         counts = _grid_sum(opened, bound, step)
-        if baseline is not None:
-            expected = np.asarray(baseline, dtype=np.float64)
-            if expected.shape != counts.shape or not np.isfinite(expected).all():
-                raise DataError(f"`baseline` must be finite and of shape {counts.shape}. Got shape {expected.shape} instead.")
+        if expected is not None:
             counts = counts - np.rint(expected * len(opened) / step).astype(np.int64)
         noisy = counts.max(axis=-1) + rounded_gaussian(self.sigma / step, counts.shape[:1])
         return np.asarray(noisy >= math.ceil(self.threshold / step))
@@ -300,7 +332,8 @@ class NoisyMean:
     unit: Unit = _RECORD
 
     def __post_init__(self) -> None:
-        positive(sigma=self.sigma, teachers=self.teachers)
+        _check_scale(sigma=self.sigma, teachers=self.teachers)
+        self.event()
 
     def event(self) -> Event:
         """One Gaussian answer."""
@@ -310,7 +343,7 @@ class NoisyMean:
         """Give means (queries, dimension), or with share < 1 one party's noisy sum on the grid."""
         step = _step(self.sigma)
         share = _share(share, self.sigma / step)
-        opened = _open_ballots(ballots, self.bound, self.teachers if share == 1 else None)
+        opened = _open_ballots(ballots, self.bound, self.teachers if share == 1 else None, step)
         total = _grid_sum(opened, self.bound, step)
         noisy = total + rounded_gaussian(self.sigma / step * math.sqrt(share), total.shape)
         return noisy if share < 1 else self._mean(noisy)
@@ -338,7 +371,8 @@ class LaplaceMean:
     unit: Unit = _RECORD
 
     def __post_init__(self) -> None:
-        positive(scale=self.scale, teachers=self.teachers)
+        _check_scale(scale=self.scale, teachers=self.teachers)
+        self.event()
 
     def event(self) -> Event:
         """One Laplace answer."""
@@ -350,7 +384,7 @@ class LaplaceMean:
         if share != 1.0:
             raise RecipeError(f"`share` must be 1 for Laplace noise. Got {share!r} instead.")
         step = _step(self.scale)
-        total = _grid_sum(_open_ballots(ballots, self.bound, self.teachers), self.bound, step)
+        total = _grid_sum(_open_ballots(ballots, self.bound, self.teachers, step), self.bound, step)
         return np.asarray((total + rounded_laplace(self.scale / step, total.shape)) * step / self.teachers)
 
 
@@ -372,23 +406,32 @@ class AboveThreshold:
     unit: Unit = _RECORD
 
     def __post_init__(self) -> None:
-        positive(teachers=self.teachers)
-        if not math.isfinite(self.threshold):
-            raise RecipeError(f"`threshold` must be finite. Got {self.threshold!r} instead.")
         self.event()
+        _check_scale(teachers=self.teachers, noise=self._scale)
+        if not abs(self.threshold * self.teachers) / _step(self._scale) <= 2.0**62:
+            raise RecipeError(f"`threshold` must be finite and fit 64 bits on the grid. Got {self.threshold!r} instead.")
 
     def event(self) -> Event:
         """One run of the technique."""
         return SparseVector(float(self.epsilon_threshold), float(self.epsilon_answers), self.answers)
 
+    @property
+    def _reach(self) -> float:
+        """Bound how far one unit moves one coordinate of the sum."""
+        return self.bound.sensitivity(Adjacency.REPLACE_ONE, unit=self.unit, norm=math.inf)
+
+    @property
+    def _scale(self) -> float:
+        """Give the larger of the two noises: the grid follows it, so that neither outgrows 64 bits."""
+        return self._reach * max(1 / self.epsilon_threshold, 2 * self.answers / self.epsilon_answers)
+
     def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
         """Give bools (queries, dimension): the first `answers` coordinates whose noisy size passes the noisy threshold."""
         if share != 1.0:
             raise RecipeError(f"`share` must be 1 for the sparse vector technique. Got {share!r} instead.")
-        reach = self.bound.sensitivity(Adjacency.REPLACE_ONE, unit=self.unit, norm=math.inf)  # of one coordinate of the sum
-        step = _step(reach / self.epsilon_threshold)
-        total = np.abs(_grid_sum(_open_ballots(ballots, self.bound, self.teachers), self.bound, step))
-        grid = reach / step + 1  # cutting towards zero can add a step to a difference
+        step = _step(self._scale)
+        total = np.abs(_grid_sum(_open_ballots(ballots, self.bound, self.teachers, step), self.bound, step))
+        grid = self._reach / step + 1  # cutting towards zero can add a step to a difference
         bar = math.ceil(self.threshold * self.teachers / step) + rounded_laplace(grid / self.epsilon_threshold, (len(total), 1))
         above = total + rounded_laplace(2 * self.answers * grid / self.epsilon_answers, total.shape) >= bar
         return np.asarray(above & (np.cumsum(above, axis=1) <= self.answers))
@@ -399,15 +442,17 @@ class AboveThreshold:
 class SmoothNumber:
     """Release one sealed number with noise of `sigma` times its β-smooth sensitivity (GNSS).
 
-    Formal guarantee: Papernot et al. 2018, Theorem 23. The grid is fixed beforehand, and a step of it is added to the
-    sensitivity, which stays β-smooth.
+    Formal guarantee: accounting.smooth_release_rdp, the exact worst case over neighbours. The grid is fixed beforehand, and a
+    step of it is added to the sensitivity, which stays β-smooth. The number and its sensitivity are cut at 2^24/σ, a public
+    constant beyond which a price means nothing: the sensitivity of a number in [0, c] is at most c, and min(S, c) is as
+    smooth as S.
     """
 
     beta: float
     sigma: float
 
     def __post_init__(self) -> None:
-        self.event()
+        _check_scale(beta=self.beta, sigma=self.sigma)
 
     def event(self) -> Event:
         """One smooth release."""
@@ -415,9 +460,13 @@ class SmoothNumber:
 
     def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
         """Give the noisy number from a sealed pair (number, smooth sensitivity)."""
-        if share != 1.0 or ballots.shape != (2,):
+        if share != 1.0:
+            raise RecipeError(f"`share` must be 1 for a smooth release. Got {share!r} instead.")
+        if ballots.shape != (2,):
             raise DataError(f"`ballots` must be a sealed (number, smooth sensitivity). Got shape {ballots.shape} instead.")
-        number, smooth = ballots._open(_KEY).tolist()
+        pair = _real(ballots._open(_KEY))
+        if not (np.isfinite(pair).all() and (pair >= 0).all()):
+            raise DataError("`ballots` must be a finite number and sensitivity ≥ 0. Got others instead (withheld).")
         step = 2.0**-20
-        scale = min(self.sigma * (smooth + step) / step, 2.0**30)  # 1024 and more of noise says nothing either way
-        return np.asarray((math.trunc(number / step) + rounded_gaussian(scale, 1)[0]) * step)
+        number, smooth = np.minimum(pair, 2.0**24 / self.sigma).tolist()
+        return np.asarray((math.trunc(number / step) + rounded_gaussian(self.sigma * (smooth + step) / step, 1)[0]) * step)

@@ -16,7 +16,7 @@ _KEY = object()  # handed to `_open` by the files that may: mechanisms.py (to ad
 
 
 def _refuse(what: str) -> Callable[..., NoReturn]:
-    def refusal(self: Sealed, *_: Any) -> NoReturn:
+    def refusal(self: Sealed, *_: Any, **__: Any) -> NoReturn:
         raise Unsealed(
             f"a sealed value must not be {what}. Ask the curator, or look on purpose with `ledger.reveal(sealed, reason=...)`."
         )
@@ -46,8 +46,8 @@ class Sealed:
         """Apply a step inside the seal. Its own error message may quote private values, so it is withheld."""
         try:
             return Sealed(step(self.__value))
-        except PrivacyError:
-            raise
+        except PrivacyError as error:
+            raise error.with_traceback(None) from None  # the step's frames hold private values
         except Exception as error:
             failure = type(error).__name__
         # Raised outside the handler, so that neither the message nor the frames of the failed step hang on to this error.
@@ -63,11 +63,14 @@ class Sealed:
 
     def store(self, path: Path) -> None:
         """Write the value as .npy, readable by its owner alone. The path belongs under a run's `private/`."""
-        if "private" not in path.resolve().parts:
+        if "private" not in path.resolve().parent.parts:
             raise Unsealed("`path` must lie in a folder named 'private'. Got one outside instead.")
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        partial = path.with_name(path.name + ".partial")  # a crash must not leave half a file under the name
+        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
+            partial.chmod(0o600)  # an older file keeps its own mode otherwise
             np.save(file, self.__value, allow_pickle=False)
+        partial.replace(path)
 
     @classmethod
     def load(cls, path: Path) -> Sealed:
@@ -99,5 +102,6 @@ class Sealed:
     __ge__ = _refuse("compared")
     __hash__ = _refuse("hashed")
     __reduce_ex__ = _refuse("pickled or copied")
+    __getstate__ = _refuse("pickled or copied")
     __copy__ = _refuse("pickled or copied")
     __deepcopy__ = _refuse("pickled or copied")
