@@ -1,0 +1,126 @@
+"""Image folders: one folder a class, and whose image it is from a folder below or from the file's name.
+
+    clinic/benign/anna_01.png         unit "anna" (what stands before the first "_")
+    clinic/benign/anna/01.png         unit "anna" (the folder)
+
+Messages number files instead of naming them: a file's name may be a patient's.
+"""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tutelage.data.dataset import Private, Public, UnitName
+from tutelage.data.pixels import scale
+from tutelage.data.records import Records
+from tutelage.privacy.errors import DataError, RecipeError
+
+_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
+
+
+def private_from_folder(
+    directory: Path | str,
+    *,
+    unit: UnitName = "record",
+    classes: Sequence[str] | None = None,
+    channels: int = 3,
+    size: tuple[int, int] | None = None,
+) -> Private:
+    """Read a folder of private images; `classes` defaults to the names of its folders, which are taken to be public."""
+    records = read_folder(directory, named=unit != "record", classes=classes, channels=channels, size=size)
+    return Private.of(records.inputs, records.targets, units=records.units, unit=unit, source=str(directory))
+
+
+def public_from_folder(
+    directory: Path | str,
+    *,
+    classes: Sequence[str] | None = None,
+    channels: int = 3,
+    size: tuple[int, int] | None = None,
+) -> Public:
+    """Read a folder of public images."""
+    records = read_folder(directory, named=False, classes=classes, channels=channels, size=size)
+    return Public.of(records.inputs, records.targets, source=str(directory))
+
+
+def read_folder(
+    directory: Path | str,
+    *,
+    named: bool = False,
+    classes: Sequence[str] | None = None,
+    channels: int = 3,
+    size: tuple[int, int] | None = None,
+) -> Records:
+    """Read every image, sorted by path: (records, channels, height, width); `size` is (height, width) to resize to."""
+    root = Path(directory)
+    if not root.is_dir():
+        raise DataError(f"`directory` must be a folder with one folder per class. Got {str(root)!r} instead.")
+    if channels not in (1, 3):
+        raise RecipeError(f"`channels` must be 1 (grey) or 3 (RGB). Got {channels!r} instead.")
+    labels = tuple(classes) if classes is not None else tuple(sorted(p.name for p in root.iterdir() if p.is_dir()))
+    absent = [label for label in labels if not (root / label).is_dir()]
+    if not labels or absent:
+        raise DataError(f"`{root}` must hold one folder per class. Got no folder {', '.join(absent) or 'at all'} instead.")
+    files = [(path, target) for target, label in enumerate(labels) for path in _images(root / label)]
+    if not files:
+        raise DataError(f"`{root}` must hold images ({' '.join(_ENDINGS)}). Got none instead.")
+    pillow = _pillow()
+    pixels = [_read(pillow, path, number, channels, size) for number, (path, _) in enumerate(files)]
+    shapes = {image.shape for image in pixels}
+    if len(shapes) > 1:
+        raise DataError(f"`size` must be given where images differ in size. Got {len(shapes)} sizes instead.")
+    units = (
+        np.array([_unit(path, root / labels[target], number) for number, (path, target) in enumerate(files)]) if named else None
+    )
+    return Records(scale(np.stack(pixels)), np.array([target for _, target in files], np.int64), units)
+
+
+def _images(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in _ENDINGS and p.is_file() and not p.name.startswith("."))
+
+
+def _unit(path: Path, folder: Path, number: int) -> str:
+    inside = path.relative_to(folder).parts
+    if len(inside) > 1:
+        return inside[0]
+    owner, mark, _ = path.name.partition("_")
+    if not (owner and mark):
+        raise DataError(
+            "Every image must lie in its unit's folder or be named <unit>_<anything> where the unit is not the record. "
+            f"Got neither for image {number} of the sorted list instead."
+        )
+    return owner
+
+
+def _pillow() -> Any:
+    try:
+        return importlib.import_module("PIL.Image")
+    except ImportError:
+        raise DataError(
+            "`Pillow` must be installed to read image files (pip install pillow). Got no such package instead."
+        ) from None
+
+
+def _read(pillow: Any, path: Path, number: int, channels: int, size: tuple[int, int] | None) -> np.ndarray:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pillow.DecompressionBombWarning)
+            with pillow.open(path) as image:
+                deep = image.mode[0] in "IF"  # 16 and 32 bits a pixel: Pillow would cut them off at 255 without a word
+                converted = image.convert("L" if channels == 1 else "RGB")
+                if size is not None:
+                    converted = converted.resize((size[1], size[0]), pillow.Resampling.BILINEAR)
+                pixels = np.asarray(converted)
+    except Exception as error:  # Pillow's plug-ins raise many types, most of which name the file
+        raise DataError(
+            f"Every image must be readable. Got {type(error).__name__} for image {number} of the sorted list instead."
+        ) from None
+    if deep:
+        raise DataError(f"Every image must have 8 bits a channel. Got more for image {number} of the sorted list instead.")
+    return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)

@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+
+from tutelage.data.folders import private_from_folder, public_from_folder, read_folder
+from tutelage.privacy.errors import DataError, RecipeError
+
+Image = pytest.importorskip("PIL.Image")
+
+
+def picture(path, value=0, size=(4, 6), mode="RGB"):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.new(mode, (size[1], size[0]), value if mode != "RGB" else (value, 2 * value, 255)).save(path)
+
+
+@pytest.fixture
+def clinic(tmp_path):
+    picture(tmp_path / "benign" / "anna_01.png", 10)
+    picture(tmp_path / "benign" / "anna_02.png", 20)
+    picture(tmp_path / "malignant" / "bert" / "01.png", 30)
+    picture(tmp_path / "malignant" / "anna_03.png", 40)
+    (tmp_path / "malignant" / "notes.txt").write_text("not an image")
+    return tmp_path
+
+
+def test_images_are_sorted_scaled_and_labelled_by_folder(clinic):
+    records = read_folder(clinic)
+    assert records.inputs.shape == (4, 3, 4, 6)
+    assert records.inputs.dtype == np.float32
+    assert np.round(records.inputs[:, :, 0, 0] * 255).tolist() == [[10, 20, 255], [20, 40, 255], [40, 80, 255], [30, 60, 255]]
+    assert records.targets.tolist() == [0, 0, 1, 1]
+    assert records.units is None
+
+
+def test_a_patient_is_one_unit_across_classes(clinic):
+    private = private_from_folder(clinic, unit="patient")
+    assert private.unit == "patient"
+    assert private.units.tolist() == ["anna", "anna", "anna", "bert"]
+    assert "anna" not in repr(private)
+    assert len(private.split(2)) == 2
+
+
+def test_records_are_their_own_units_by_default(clinic):
+    assert private_from_folder(clinic).units.tolist() == [0, 1, 2, 3]
+
+
+def test_public_images_grey_and_resized(clinic):
+    public = public_from_folder(clinic, channels=1, size=(8, 5))
+    assert public.inputs.shape == (4, 1, 8, 5)
+    assert public.targets.tolist() == [0, 0, 1, 1]
+
+
+def test_classes_may_be_given_in_another_order(clinic):
+    assert read_folder(clinic, classes=("malignant", "benign")).targets.tolist() == [0, 0, 1, 1]
+    with pytest.raises(DataError, match="no folder cyst instead"):
+        read_folder(clinic, classes=("benign", "cyst"))
+
+
+def test_refuses_images_of_several_sizes(clinic):
+    picture(clinic / "benign" / "carl_01.png", size=(5, 5))
+    with pytest.raises(DataError, match="Got 2 sizes"):
+        read_folder(clinic)
+    assert len(read_folder(clinic, size=(4, 4))) == 5
+
+
+def test_a_damaged_image_is_numbered_and_not_named(clinic):
+    path = clinic / "benign" / "anna_02.png"
+    path.write_bytes(path.read_bytes()[:40])
+    with pytest.raises(DataError, match="image 1 of the sorted list") as caught:
+        read_folder(clinic)
+    assert "anna" not in str(caught.value)
+    assert caught.value.__suppress_context__
+
+
+def test_a_file_without_a_unit_is_numbered_and_not_named(clinic):
+    picture(clinic / "malignant" / "dora.png")
+    with pytest.raises(DataError, match="image 4 of the sorted list") as caught:
+        private_from_folder(clinic, unit="patient")
+    assert "dora" not in str(caught.value)
+
+
+def test_refuses_images_deeper_than_eight_bits(clinic):
+    Image.fromarray(np.full((4, 6), 4000, np.uint16)).save(clinic / "benign" / "carl_01.png")
+    with pytest.raises(DataError, match="8 bits"):
+        read_folder(clinic)
+
+
+def test_refuses_a_decompression_bomb(clinic, monkeypatch):
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 20)
+    with pytest.raises(DataError, match="DecompressionBomb"):
+        read_folder(clinic)
+
+
+def test_refuses_an_empty_or_missing_folder(tmp_path):
+    with pytest.raises(DataError, match="no folder at all"):
+        read_folder(tmp_path)
+    (tmp_path / "a").mkdir()
+    with pytest.raises(DataError, match="must hold images"):
+        read_folder(tmp_path)
+    with pytest.raises(DataError, match="must be a folder"):
+        read_folder(tmp_path / "none")
+    with pytest.raises(RecipeError, match="must be 1"):
+        read_folder(tmp_path, channels=4)
+
+
+def test_says_so_where_pillow_is_not_installed(clinic, monkeypatch):
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    with pytest.raises(DataError, match="pip install pillow"):
+        read_folder(clinic)
