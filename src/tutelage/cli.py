@@ -1,0 +1,462 @@
+"""The command line: parses, calls, prints. Tables for people, --json for programs."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from click.core import ParameterSource
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from tutelage import __version__, planning
+from tutelage.privacy import accounting
+from tutelage.privacy.errors import Error, RecipeError
+from tutelage.privacy.units import Adjacency, Unit
+
+app = typer.Typer(
+    name="tutelage",
+    help="Train models that may be published from data that may not.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,  # a traceback with local variables would print private values
+)
+reproduce_app = typer.Typer(no_args_is_help=True, help="Recompute the field's published tables: published, honest, ours.")
+app.add_typer(reproduce_app, name="reproduce")
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
+
+
+def main() -> None:
+    """Run the command line; every failure becomes one message: exit code 2 for what the caller can mend, 1 for the rest."""
+    try:
+        app()
+    except Error as error:
+        _fail(type(error).__name__, str(error), code=2)
+    except OSError as error:
+        _fail("OSError", f"files must be readable and writable. Got «{error.strerror}» for {error.filename} instead.", code=2)
+    except Exception as error:
+        if os.environ.get("TUTELAGE_TRACEBACK"):
+            raise
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        said = f"failed at {where}. Its message may quote private values: TUTELAGE_TRACEBACK=1 shows it."
+        _fail(type(error).__name__, said, code=1)
+
+
+def _fail(kind: str, message: str, *, code: int) -> None:
+    if "--json" in sys.argv:
+        sys.stderr.write(json.dumps({"error": kind, "message": message}, ensure_ascii=False) + "\n")
+    else:
+        console = _console(stderr=True)
+        console.print(f"[bold red]{kind}[/]: ", end="")
+        console.print(message, markup=False, highlight=False, soft_wrap=True)
+    raise SystemExit(code) from None
+
+
+def _console(*, stderr: bool = False) -> Console:
+    console = Console(stderr=stderr)
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = 130  # a pipe has no width of its own
+    return console
+
+
+def _say(text: str, *, style: str | None = None) -> None:
+    """Print a line as it is: no wrapping inside a path, no markup inside a name."""
+    _console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def _warn(said: Sequence[str]) -> None:
+    for warning in said:
+        _say(f"warning: {warning}", style="yellow")
+
+
+def _table(title: str, *headings: str, numbers: bool = True, lines: bool = False) -> Table:
+    """Make a table that folds what is too wide: a figure is never cut off."""
+    table = Table(title=title, title_justify="left", show_lines=lines)
+    for place, heading in enumerate(headings):
+        table.add_column(heading, justify="right" if numbers and place else "left", overflow="fold")
+    return table
+
+
+def _emit(document: Any) -> None:
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+
+def _figure(value: float | int | str | None) -> str:
+    """Show a figure: 'infinity' is how our files write what JSON cannot."""
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "∞" if value == "infinity" or math.isinf(float(value)) else f"{value:.6g}"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+@contextmanager
+def _bars(quiet: bool) -> Iterator[Any]:
+    """Show one bar per stage, with the time left."""
+    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=_console(stderr=True), disable=quiet) as progress:
+        tasks: dict[str, Any] = {}
+
+        def say(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done)
+
+        yield say
+
+
+# ── plan ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.command()
+def plan(
+    context: typer.Context,
+    recipe: Annotated[Path | None, typer.Argument(help="A recipe to price before any data is touched.")] = None,
+    teachers: Annotated[int | None, typer.Option(help="K, the number of teachers.")] = None,
+    queries: Annotated[int | None, typer.Option(help="N, the number of answers.")] = None,
+    sigma: Annotated[float | None, typer.Option(help="Noise on the mean (codes) or on the counts (votes).")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε of the whole plan.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ; keep it far below one over the number of units.")] = None,
+    bound: Annotated[str, typer.Option(help="ball, orthant, cube, simplex, onehot or binary; 'votes' for noisy max.")] = "ball",
+    dimension: Annotated[int, typer.Option(help="Coordinates of a code.")] = 16,
+    norm: Annotated[str, typer.Option(help="Norm (or half side) of the bound; 'open' to solve for it.")] = "1",
+    unit: Annotated[str, typer.Option(help="record, patient or institution.")] = "record",
+    unit_teachers: Annotated[int, typer.Option(help="How many teachers one unit's data can reach.")] = 1,
+    adjacency: Annotated[str, typer.Option(help="replace-one, or add-remove for whole institutions.")] = "replace-one",
+    records: Annotated[int | None, typer.Option(help="Number of private units, for the warning about δ.", min=1)] = None,
+    plots: Annotated[Path | None, typer.Option(help="Folder for plots.")] = None,
+    plot_format: Annotated[str, typer.Option("--format", help="svg or png.")] = "svg",
+    as_json: AsJson = False,
+) -> None:
+    """Solve for the one thing left open: teachers, queries, sigma, epsilon, delta or norm; or price a recipe."""
+    whom = Unit(unit, unit_teachers)
+    if recipe is not None:
+        _only(context, "a recipe", "recipe", "epsilon", "records")
+        _plan_recipe(recipe, epsilon, records, as_json)
+    elif bound == "votes":
+        _only(context, "votes", "bound", "queries", "sigma", "epsilon", "delta", "unit", "unit_teachers", "records")
+        # A noisy max is a Gaussian answer of sensitivity √2 per teacher that a unit reaches, whatever the number of teachers.
+        asked = planning.MeanPlan(1, queries, sigma, epsilon, delta, "onehot", 2, 1.0, whom)
+        _plan_votes(asked, records, as_json)
+    else:
+        size, side = _norm(norm), _adjacency(adjacency)
+        asked = planning.MeanPlan(teachers, queries, sigma, epsilon, delta, bound, dimension, size, whom, side)
+        _plan_means(asked, records, plots, plot_format, as_json)
+
+
+def _only(context: typer.Context, what: str, *allowed: str) -> None:
+    """Refuse options that would be ignored: a figure that looks as if it counted is worse than an error."""
+    given = [name for name in context.params if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    strangers = [name for name in given if name not in (*allowed, "as_json")]
+    if strangers:
+        names = ", ".join("--" + name.replace("plot_format", "format").replace("_", "-") for name in strangers)
+        raise RecipeError(f"options for {what} must be among those it has. Got {names} instead.")
+
+
+def _norm(text: str) -> float | None:
+    try:
+        return None if text == "open" else float(text)
+    except ValueError:
+        raise RecipeError(f"`norm` must be a number or 'open'. Got {text!r} instead.") from None
+
+
+def _adjacency(text: str) -> Adjacency:
+    try:
+        return Adjacency(text)
+    except ValueError:
+        raise RecipeError(f"`adjacency` must be 'replace-one' or 'add-remove'. Got {text!r} instead.") from None
+
+
+def _plan_means(asked: planning.MeanPlan, records: int | None, plots: Path | None, form: str, as_json: bool) -> None:
+    unknown, solved = asked.missing(), asked.solved()
+    views = planning.side_by_side(asked)
+    said = planning.warnings(solved.epsilon or 0.0, solved.delta or 0.0, records)
+    files = _plan_plots(solved, plots, form) if plots is not None else []
+    if as_json:
+        _emit(
+            {
+                "solved_for": unknown,
+                unknown: getattr(solved, unknown),
+                "mu": solved.mu(),
+                "plan": _plain(solved),
+                "by_adjacency": {name: None if view is None else {**_plain(view), "mu": view.mu()} for name, view in views},
+                "warnings": said,
+                "plots": [str(file) for file in files],
+            }
+        )
+        return
+    table = _table(
+        f"solved for {unknown}", "neighbours", "K", "N", "σ on the mean", "ε", "δ", "norm", "μ", "best attack at 0.1 % FPR"
+    )
+    for name, view in views:
+        table.add_row(name, *(["no solution"] if view is None else _figures(view)))
+    _console().print(table)
+    _say(f"{unknown} = {_figure(getattr(solved, unknown))} for {asked.adjacency}, unit {asked.unit.name}", style="bold")
+    _warn(said)
+    for file in files:
+        _say(f"plot: {file}")
+
+
+def _plain(view: planning.MeanPlan) -> dict[str, Any]:
+    names = ("teachers", "queries", "sigma", "epsilon", "delta", "bound", "dimension", "norm")
+    return {**{name: getattr(view, name) for name in names}, "unit": view.unit.name, "adjacency": str(view.adjacency)}
+
+
+def _figures(view: planning.MeanPlan) -> list[str]:
+    values = (view.teachers, view.queries, view.sigma, view.epsilon, view.delta, view.norm, view.mu())
+    return [*(_figure(value) for value in values), _percent(accounting.implied_tpr(view.mu(), 1e-3))]
+
+
+def _plan_plots(solved: planning.MeanPlan, folder: Path, form: str) -> list[Path]:
+    import numpy as np
+
+    from tutelage.report import plots
+
+    if form not in ("svg", "png"):
+        raise RecipeError(f"`format` must be 'svg' or 'png'. Got {form!r} instead.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(f"`plots` must be a folder that can be written. Got «{error.strerror}» for {folder} instead.") from None
+    k, sigma, epsilon = solved.teachers or 1, solved.sigma or 1.0, solved.epsilon or 1.0
+    figures = {
+        "epsilon_against_teachers": plots.epsilon_against_teachers(solved, np.arange(max(2, k // 2), max(101, 4 * k))),
+        "queries_against_epsilon": plots.queries_against_epsilon(
+            solved, [sigma / 4, sigma / 2, sigma, 2 * sigma, 4 * sigma], np.geomspace(0.1, 20, 100)
+        ),
+        "sigma_against_queries": plots.sigma_against_queries(
+            solved, sorted({1.0, 2.0, 4.0, 8.0, epsilon}), np.geomspace(1, 1e5, 100)
+        ),
+    }
+    files = [folder / f"{name}.{form}" for name in figures]
+    for file, figure in zip(files, figures.values(), strict=True):
+        plots.save(figure, file)
+    return files
+
+
+def _plan_votes(asked: planning.MeanPlan, records: int | None, as_json: bool) -> None:
+    unknown, solved = asked.missing(), asked.solved()
+    said = planning.warnings(solved.epsilon or 0.0, solved.delta or 0.0, records)
+    if as_json:
+        _emit({"solved_for": unknown, unknown: getattr(solved, unknown), "mu": solved.mu(), "method": "gnmax", "warnings": said})
+        return
+    table = _table(f"GNMax, solved for {unknown}", "N", "σ on counts", "ε", "δ", "μ", "best attack at 0.1 % FPR")
+    values = (solved.queries, solved.sigma, solved.epsilon, solved.delta, solved.mu())
+    table.add_row(*(_figure(value) for value in values), _percent(accounting.implied_tpr(solved.mu(), 1e-3)))
+    _console().print(table)
+    _warn(said)
+
+
+def _plan_recipe(path: Path, epsilon: float | None, records: int | None, as_json: bool) -> None:
+    from tutelage.privacy.events import to_record
+    from tutelage.recipes.recipe import read
+    from tutelage.recipes.run import classes
+
+    recipe = read(path)
+    if epsilon is not None:
+        recipe = recipe.model_copy(update={"privacy": recipe.privacy.model_copy(update={"epsilon": epsilon})})
+    budget, how = recipe.budget(), recipe.how()
+    events = how.planned(budget, recipe.aggregation.queries, recipe.teachers.shards, classes(recipe))
+    price = accounting.cost(events, budget.delta)
+    quoted = max(budget.epsilon, price.epsilon) if how.adaptive else price.epsilon
+    said = planning.warnings(quoted, budget.delta, records)
+    if as_json:
+        _emit(
+            {
+                "recipe": recipe.name,
+                "epsilon": quoted,
+                "planned_epsilon": price.epsilon,
+                "budget_epsilon": budget.epsilon,
+                "delta": budget.delta,
+                "method": price.method,
+                "events": [{**to_record(event), "count": count} for event, count in events],
+                "warnings": said,
+            }
+        )
+        return
+    table = _table(f"{recipe.name}: what is planned", "event", "parameters", "count", numbers=False)
+    for event, count in events:
+        table.add_row(type(event).__name__, ", ".join(f"{k} {_worded(v)}" for k, v in vars(event).items()), f"{count:,}")
+    _console().print(table)
+    _say(f"planned: ε = {price.epsilon:.6g} at δ = {budget.delta:g} ({price.method})")
+    why = "the budget, because a test decides what is answered" if how.adaptive else "what is planned"
+    _say(f"to quote: ε = {quoted:.6g} ({why}); budget ε = {budget.epsilon:g}", style="bold")
+    _warn(said)
+
+
+def _worded(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# ── run, demo, report, verify ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+@app.command()
+def run(
+    recipe: Annotated[Path, typer.Argument(help="The recipe (TOML).")],
+    folder: Annotated[Path, typer.Option("--out", help="The run folder to make: release/ and private/.")],
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an existing run; what was answered is not paid for again.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Carry out a recipe: teachers, the curator, a student, its controls, a guarantee and a report."""
+    from tutelage.recipes.recipe import read
+
+    outcome = _carried_out(read(recipe), folder, resume=resume, quiet=as_json)
+    if as_json:
+        _emit(_summary(outcome))
+        return
+    _show([(outcome.folder.root.name, outcome)])
+    _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.")
+
+
+@app.command()
+def demo(
+    folder: Annotated[Path, typer.Option("--out", help="Where the demonstration's run folders go.")] = Path("runs/demo"),
+    as_json: AsJson = False,
+) -> None:
+    """Take the whole walk on embedded data: PATE on real 8x8 digits by three mechanisms, ending in a report."""
+    from tutelage.recipes.run import EMBEDDED, embedded
+
+    runs = []
+    for name in EMBEDDED:
+        if not as_json:
+            _console(stderr=True).print(f"[bold]{name}[/]: 1,000 private digits, 100 teachers of 10 digits each", highlight=False)
+        place = Path(f"{folder}{name.removeprefix('digits')}")
+        runs.append((name, _carried_out(embedded(name), place, resume=True, quiet=as_json)))
+    if as_json:
+        _emit({name: _summary(outcome) for name, outcome in runs})
+        return
+    _show(runs)
+    _say(f"\nOpen {runs[0][1].folder.report}; what may leave is in release/, nothing else.")
+    _say("Each run has a book and a budget of its own: on one private data set the three would add up.")
+
+
+def _carried_out(recipe: Any, folder: Path, *, resume: bool, quiet: bool) -> Any:
+    from tutelage.recipes.run import run as carry_out
+    from tutelage.report.page import report as write_report
+
+    with _bars(quiet) as say:
+        outcome = carry_out(recipe, folder, resume=resume, progress=say)
+    write_report(outcome.folder, name=recipe.name)
+    return outcome
+
+
+def _published(outcome: Any) -> dict[str, float]:
+    """Read the scores that the release shows; those that stay under private/ are not printed either."""
+    scores: dict[str, float] = json.loads(outcome.folder.scores.read_text(encoding="utf-8"))
+    return scores
+
+
+def _summary(outcome: Any) -> dict[str, Any]:
+    return {"guarantee": outcome.guarantee, "scores": _published(outcome), "folder": str(outcome.folder.root)}
+
+
+def _show(runs: list[tuple[str, Any]]) -> None:
+    scores = [_published(outcome) for _, outcome in runs]
+    guarantees = [outcome.guarantee for _, outcome in runs]
+    table = _table("accuracy on held-out public data, and what it cost", "", *(title for title, _ in runs))
+    for name in dict.fromkeys(name for one in scores for name in one):
+        row = ("" if name not in one else f"{one[name]:.1%}" for one in scores)
+        table.add_row(name, *row, style="bold" if name == "private student" else None)
+    table.add_section()
+    for label, key in (("ε to quote", "epsilon"), ("ε as charged", "data_independent_epsilon"), ("δ", "delta")):
+        table.add_row(label, *(_figure(g[key]) for g in guarantees))
+    mus = (("" if g["mu_is_exact"] else "~") + _figure(g["mu"]) for g in guarantees)
+    table.add_row("μ (~: of a Gaussian answer with this ε, δ)", *mus)
+    table.add_row("best attack at 0.1 % FPR", *(_percent(g["implied_tpr_at_fpr_0.001"]) for g in guarantees))
+    table.add_row("answers", *(f"{int((outcome.labels >= 0).sum()):,}" for _, outcome in runs))
+    _console().print(table)
+    for title, outcome in runs:
+        _warn([f"{title}: {warning}" for warning in outcome.guarantee["warnings"]])
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
+    name: Annotated[str | None, typer.Option(help="Title of the page (default: the folder's name).")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a run's report again: release/report.html, and private/report.html with what stays inside."""
+    from tutelage.report.page import report as write_report
+
+    place = write_report(folder, name=name)
+    if as_json:
+        _emit({"report": str(place.report)})
+        return
+    _say(f"wrote {place.report}")
+
+
+@app.command()
+def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")], as_json: AsJson = False) -> None:
+    """Price a run again from its book alone with another accountant (dp-accounting), and check the book's chain."""
+    from tutelage.verification import verify as check
+
+    verdict = check(folder)
+    if as_json:
+        figures = {k: ("infinity" if isinstance(v, float) and math.isinf(v) else v) for k, v in vars(verdict).items()}
+        _emit({"verified": True, **figures})
+        return
+    table = _table("verified", "what", "found", numbers=False)
+    table.add_row("ε claimed", _figure(verdict.claimed_epsilon))
+    table.add_row("ε recomputed from the book", f"{_figure(verdict.recomputed_epsilon)} ({verdict.accountant})")
+    table.add_row("δ", f"{verdict.delta:g}")
+    table.add_row("chain", f"{verdict.rows} rows unbroken, {verdict.events:,} events")
+    table.add_row("book", "equal to the one under private/" if verdict.against_private_book else "the export alone")
+    table.add_row("head", verdict.head)
+    _console().print(table)
+
+
+# ── reproduce ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@reproduce_app.command("accounting")
+def reproduce_accounting(
+    votes: Annotated[
+        Path | None, typer.Option(help="Folder with Papernot et al.'s vote counts (.npy), for the vote-based rows.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Recompute published privacy figures: published, at the published settings, and what is true."""
+    from tutelage.reproduction.accounting import table as rows
+
+    found = rows(votes)
+    if as_json:
+        _emit([vars(row) for row in found])
+        return
+    headings = ("claim", "published", "at the published settings", "true", "remark")
+    table = _table("published privacy figures, recomputed", *headings, numbers=False, lines=True)
+    for row in found:
+        table.add_row(row.claim, row.published, row.as_published, f"[bold]{row.true}[/]", row.remark)
+    _console().print(table)
+    if votes is None:
+        _say("With --votes DIR (mnist_250_teachers.npy …) the vote-based rows are recomputed too.")
+
+
+@app.command()
+def version(as_json: AsJson = False) -> None:
+    """Print the version."""
+    if as_json:
+        _emit({"version": __version__})
+        return
+    _say(__version__)
+
+
+if __name__ == "__main__":
+    main()

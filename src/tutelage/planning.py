@@ -1,0 +1,291 @@
+"""How much noise, how many questions, how many teachers: answered before any data is touched."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal, final
+
+from tutelage.privacy import accounting, consensus
+from tutelage.privacy.bounds import Ball, Cube, Orthant, bound_named
+from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.events import Event, NoisyMax
+from tutelage.privacy.ledger import Budget
+from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, SmoothNumber, ThresholdTest
+from tutelage.privacy.units import Adjacency, Unit
+
+Unknown = Literal["teachers", "queries", "sigma", "epsilon", "delta", "norm"]
+
+
+# ── noisy means of codes: μ = Δ·√N / (K·σ) ────────────────────────────────────────────────────────────────────────────
+
+
+@final
+@dataclass(frozen=True)
+class MeanPlan:
+    """N noisy means over K teachers. `sigma` is the noise on the *mean*, as the papers state it. One field may be None."""
+
+    teachers: int | None = None
+    queries: int | None = None
+    sigma: float | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    bound: str = "ball"
+    dimension: int = 16
+    norm: float | None = 1.0
+    unit: Unit = field(default_factory=Unit)
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+
+    def missing(self) -> Unknown:
+        """Name the one unknown."""
+        names: list[Unknown] = ["teachers", "queries", "sigma", "epsilon", "delta", "norm"]
+        unknown = [name for name in names if getattr(self, name) is None]
+        if len(unknown) != 1:
+            raise RecipeError(
+                "exactly one of teachers, queries, sigma, epsilon, delta and norm must be left open. "
+                f"Got {len(unknown)} ({', '.join(unknown) or 'none'}) instead."
+            )
+        return unknown[0]
+
+    def sensitivity(self) -> float:
+        """How far one unit moves the sum of ballots of norm 1, or of the given norm."""
+        return bound_named(self.bound, self.dimension, self.norm or 1.0).sensitivity(self.adjacency, unit=self.unit)
+
+    def mu(self) -> float:
+        """Gaussian DP of the whole plan."""
+        return self.sensitivity() * math.sqrt(self.queries or 0) / ((self.teachers or 1) * (self.sigma or math.nan))
+
+    def solved(self) -> MeanPlan:
+        """Fill in the unknown: the most questions, fewest teachers, least noise, smallest ε or δ, largest norm."""
+        unknown = self.missing()
+        self._check(unknown)
+        if unknown == "epsilon":
+            return replace(self, epsilon=float(accounting.mu_epsilon(self.mu(), self.delta)))
+        if unknown == "delta":
+            return replace(self, delta=float(accounting.gaussian_delta(self.mu(), 1.0, self.epsilon)))
+        # μ = Δ·√N / (K·σ) is known now: solve it for what is missing.
+        target = float(accounting.epsilon_mu(self.epsilon, self.delta))
+        root, teachers, sigma = math.sqrt(self.queries or 0), self.teachers or 0, self.sigma or 0.0
+        reach = self.sensitivity()
+        if unknown == "sigma":
+            return replace(self, sigma=reach * root / (teachers * target))
+        if unknown == "teachers":
+            return replace(self, teachers=_whole("teachers", math.ceil, reach * root / (sigma * target) * (1 - 1e-12)))
+        if unknown == "queries":
+            return replace(self, queries=_whole("queries", math.floor, teachers * sigma * target / reach * (1 + 4e-13), power=2))
+        return replace(self, norm=target * teachers * sigma / (reach * root))
+
+    def _check(self, unknown: Unknown) -> None:
+        """Refuse what no plan can have, naming the field."""
+        for name in ("teachers", "queries"):
+            value = getattr(self, name)
+            if name != unknown and not (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
+                raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {value!r} instead.")
+        for name in ("sigma", "epsilon", "norm"):
+            if name != unknown:
+                accounting.positive(**{name: getattr(self, name)})
+        if unknown != "delta":
+            accounting.probability(delta=self.delta)
+        if unknown == "norm" and not isinstance(bound_named(self.bound, self.dimension), (Ball, Orthant, Cube)):
+            raise RecipeError(
+                f"`norm` must stay out of it: the bound {self.bound!r} has a fixed size. Got it as the unknown instead."
+            )
+        if not self.sensitivity() > 0:
+            raise RecipeError(f"`dimension` must be ≥ 2 for the bound {self.bound!r}. Got {self.dimension!r} instead.")
+
+
+def _whole(name: str, rounded: Callable[[float], int], value: float, *, power: int = 1) -> int:
+    """Round a solution to a whole number, or say that there is none worth having."""
+    if value > 1e12 ** (1 / power):
+        raise RecipeError(
+            f"`{name}` must come out at 10^12 or fewer. Got more instead: the other figures do not belong together."
+        )
+    if (whole := rounded(value**power)) < 1:
+        raise RecipeError(
+            f"`{name}` must come out at 1 or more. Got fewer instead: one answer already costs more than this budget."
+        )
+    return whole
+
+
+# ── votes ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@final
+@dataclass(frozen=True)
+class Sanitise:
+    """Publish the data-dependent ε too: the order, β and σ of its release, fixed before any vote is cast."""
+
+    order: float
+    beta: float
+    sigma: float
+
+    def __post_init__(self) -> None:
+        accounting.valid_orders(self.order)
+        if not math.isfinite(accounting.smooth_release_rdp(self.beta, self.sigma, self.order)[0]):
+            limit = -1 / math.expm1(-2 * self.beta)
+            raise RecipeError(f"`order` must be below 1/(1 − e^(−2·beta)) = {limit:g}. Got {self.order!r} instead.")
+
+    def release(self) -> SmoothNumber:
+        """Build the mechanism that releases it."""
+        return SmoothNumber(self.beta, self.sigma)
+
+    def check(self, budget: Budget, answers: GNMax) -> None:
+        """Refuse, before anything is paid for, a release that could not be made in the end."""
+        if budget.unit.teachers != 1:
+            raise RecipeError(
+                f"`sanitise` must come with a unit behind one teacher. Got one behind {budget.unit.teachers} instead."
+            )
+        if not all(consensus.gnmax_smooth_conditions(answers.sigma, answers.classes, self.order)):
+            raise RecipeError(
+                "`sanitise.order` must satisfy conditions C5 and C6 of Papernot et al. 2018 (Appendix B.4.2) with "
+                f"sigma {answers.sigma:g} and {answers.classes} classes. Got {self.order!r} instead."
+            )
+
+
+@final
+@dataclass(frozen=True)
+class Aggregation:
+    """How votes become answers. What is left open is calibrated to the budget; nothing is guessed and nothing looks at votes.
+
+    method: 'gnmax', 'lnmax' or 'confident-gnmax'. For the last, `threshold` is a share of the teachers, `test_ratio` the
+    test's noise over the answers' noise, and `answers` how many answers the noise is calibrated for (default: every
+    question). The run goes on for as long as the budget holds, so that it may answer more or fewer.
+    """
+
+    method: str = "gnmax"
+    sigma: float | None = None
+    gamma: float | None = None
+    threshold: float = 0.6
+    test_ratio: float = 3.0
+    answers: int | None = None
+    sanitise: Sanitise | None = None
+
+    def __post_init__(self) -> None:
+        if self.method not in ("gnmax", "lnmax", "confident-gnmax"):
+            raise RecipeError(f"`method` must be 'gnmax', 'lnmax' or 'confident-gnmax'. Got {self.method!r} instead.")
+        accounting.positive(threshold=self.threshold, test_ratio=self.test_ratio)
+        if self.threshold > 1:
+            raise RecipeError(f"`threshold` must be a share of the teachers, at most 1. Got {self.threshold!r} instead.")
+        if self.answers is not None and not self.adaptive:
+            raise RecipeError(
+                f"`answers` must stay open for {self.method!r}: it answers every question. Got {self.answers!r} instead."
+            )
+        for name in ("sigma", "gamma", "answers"):
+            if getattr(self, name) is not None:
+                accounting.positive(**{name: getattr(self, name)})
+        if self.method == "lnmax" and (self.sigma is not None or self.sanitise is not None):
+            raise RecipeError("`sigma` and `sanitise` must stay open for 'lnmax' (its noise is `gamma`). Got them instead.")
+        if self.method != "lnmax" and self.gamma is not None:
+            raise RecipeError(f"`gamma` must stay open for {self.method!r} (its noise is `sigma`). Got {self.gamma!r} instead.")
+
+    @property
+    def adaptive(self) -> bool:
+        """Tell whether the number of answers depends on the votes, so that only the filter's budget may be quoted."""
+        return self.method == "confident-gnmax"
+
+    def built(self, budget: Budget, queries: int, teachers: int, classes: int) -> tuple[Mechanism, ThresholdTest | None]:
+        """Build the mechanism (and its screen) with every open parameter calibrated; refuse what cannot answer once."""
+        if not (isinstance(queries, int) and queries >= 1):
+            raise RecipeError(f"`queries` must be a whole number ≥ 1. Got {queries!r} instead.")
+        mechanism, screen = self._calibrated(budget, queries, teachers, classes)
+        once = [(step.event(), 1) for step in (screen, mechanism) if step is not None]
+        if self.sanitise is not None:
+            assert isinstance(mechanism, GNMax)
+            self.sanitise.check(budget, mechanism)
+            once.append((self.sanitise.release().event(), 1))
+        if not accounting.admits(once, budget.epsilon, budget.delta):
+            name = "gamma" if self.method == "lnmax" else "sigma"
+            raise RecipeError(
+                f"`{name}` must let one answer fit ε = {budget.epsilon:g} at δ = {budget.delta:g}. "
+                f"Got {getattr(self, name)!r} instead."
+            )
+        return mechanism, screen
+
+    def _calibrated(self, budget: Budget, queries: int, teachers: int, classes: int) -> tuple[Mechanism, ThresholdTest | None]:
+        unit = budget.unit
+        if self.method == "lnmax":
+            return LNMax(classes, self.gamma or _largest_gamma(budget, queries), unit, teachers), None
+        target = float(accounting.epsilon_mu(budget.epsilon, budget.delta))
+        if self.sanitise is not None:
+            target = _room_beside(self.sanitise, budget)
+        if not self.adaptive:
+            return GNMax(classes, self.sigma or math.sqrt(2 * queries) * unit.teachers / target, unit, teachers), None
+        answers = min(self.answers or queries, queries)
+        sigma = self.sigma or math.sqrt(queries / self.test_ratio**2 + 2 * answers) * unit.teachers / target
+        test = ThresholdTest(classes, self.threshold * teachers, sigma * self.test_ratio, unit=unit, teachers=teachers)
+        return GNMax(classes, sigma, unit, teachers), test
+
+    def planned(self, budget: Budget, queries: int, teachers: int, classes: int) -> list[tuple[Event, int]]:
+        """List what a run will have been if every question is asked and as many are answered as the noise is meant for."""
+        mechanism, screen = self.built(budget, queries, teachers, classes)
+        steps = [] if screen is None else [(screen.event(), queries)]
+        steps.append((mechanism.event(), min(self.answers or queries, queries)))
+        return steps if self.sanitise is None else [*steps, (self.sanitise.release().event(), 1)]
+
+
+def _largest_gamma(budget: Budget, queries: int) -> float:
+    """The least Laplace noise with which all questions fit the budget."""
+    low, high = 1e-9, 1e6
+
+    def fits(gamma: float) -> bool:
+        event = NoisyMax("laplace", 1 / gamma, budget.unit.teachers)
+        return accounting.admits([(event, queries)], budget.epsilon, budget.delta)
+
+    while high / low > 1 + 1e-12:
+        middle = math.sqrt(low * high)
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _room_beside(sanitise: Sanitise, budget: Budget) -> float:
+    """μ that is left for answers beside the sanitised ε's own release, at the filter's order."""
+    order = accounting.filter_order(budget.epsilon, budget.delta)
+    release = float(accounting.event_rdp(sanitise.release().event(), order)[0])
+    room = budget.epsilon - math.log(1 / budget.delta) / (order - 1) - release
+    if not room > 0:
+        raise RecipeError(
+            f"`sanitise` must leave room for answers in ε = {budget.epsilon:g}. Got a release that costs {release:g} at order "
+            f"{order:g} instead; choose a larger sigma, a smaller beta or a larger ε."
+        )
+    return math.sqrt(2 * room / order)
+
+
+# ── what everyone should be told ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def warnings(epsilon: float, delta: float, records: int | None = None) -> list[str]:
+    """Say plainly when the figures promise less than they seem to."""
+    said = []
+    if records is not None and delta >= 1 / records:
+        said.append(f"δ = {delta:g} is not below 1/n = {1 / records:.3g}: publishing one random record whole would satisfy it.")
+    if epsilon > 20:
+        said.append(f"ε = {epsilon:.4g} is above 20: practically no guarantee.")
+    return said
+
+
+def side_by_side(plan: MeanPlan) -> list[tuple[str, MeanPlan | None]]:
+    """Solve one plan under every adjacency, so that a figure is never read without its own; None where there is no solution."""
+    return [(name, _solution(view)) for name, view in by_adjacency(plan)]
+
+
+def by_adjacency(plan: MeanPlan) -> list[tuple[str, MeanPlan]]:
+    """Put one plan under every adjacency."""
+    reach = plan.unit.teachers
+    return [
+        (
+            "a record, patient or institution changes (replace-one): diameter",
+            replace(plan, unit=Unit("record", reach), adjacency=Adjacency.REPLACE_ONE),
+        ),
+        (
+            "an institution comes or goes, K public, absent = 0 (add-remove): radius",
+            replace(plan, unit=Unit("institution", reach), adjacency=Adjacency.ADD_REMOVE),
+        ),
+    ]
+
+
+def _solution(plan: MeanPlan) -> MeanPlan | None:
+    try:
+        return plan.solved()
+    except RecipeError:
+        return None

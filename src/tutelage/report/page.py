@@ -1,0 +1,133 @@
+"""A run as one page: everything inline, nothing fetched."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from importlib import resources
+from typing import Any
+
+import numpy as np
+
+from tutelage.guarantee import attack_bound
+from tutelage.privacy import accounting
+from tutelage.privacy.errors import LedgerError
+from tutelage.privacy.events import Event
+from tutelage.privacy.ledger import Entry, Ledger, charges, read_lines
+from tutelage.runs import CONTROLS, RunFolder
+
+
+def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None) -> RunFolder:
+    """Write release/report.html from the release alone, and private/report.html with the figures that stay inside."""
+    folder = (run if isinstance(run, RunFolder) else RunFolder(run)).existing()
+    guarantee = json.loads(folder.guarantee.read_text(encoding="utf-8"))
+    _check_current(folder, guarantee)
+    title = name or folder.root.resolve().name
+    shown = json.loads(folder.scores.read_text(encoding="utf-8"))
+    figures = _figures(folder, guarantee)
+    folder.report.write_text(_page(title, guarantee, figures, shown, inside=False), encoding="utf-8")
+    inside = folder.read_controls()
+    if inside:
+        folder.write_inside(folder.inside_report, _page(title, guarantee, figures, {**shown, **inside}, inside=True))
+    return folder
+
+
+def _check_current(folder: RunFolder, guarantee: dict[str, Any]) -> None:
+    """Refuse a guarantee that its own book has left behind: somebody asked, or looked, since."""
+    if not folder.holds_book:
+        return
+    with Ledger(folder.book) as ledger:
+        if ledger.head != guarantee["ledger_head"]:
+            raise LedgerError(
+                "guarantee.json must name the newest row of the book under private/. Got an older one instead; "
+                "run the recipe again with --resume to renew the release."
+            )
+
+
+def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
+    """Draw what both pages show."""
+    from tutelage.report import plots
+
+    rows = read_lines(folder.exported_book)
+    infinite = guarantee["epsilon"] == "infinity"
+    gallery = None
+    if folder.samples.exists():
+        with np.load(folder.samples, allow_pickle=False) as samples:
+            gallery = plots.gallery(samples["inputs"], samples["labels"])
+    return {
+        "answered": max(0, len(folder.labels.read_text(encoding="utf-8").splitlines()) - 1),  # without the heading
+        "gallery_svg": "" if gallery is None else plots.svg(gallery),
+        "attack_svg": "" if infinite else plots.svg(plots.attack_curve(lambda fpr: attack_bound(guarantee, fpr))),
+        "spending_svg": "" if infinite else plots.svg(plots.spending(_spent(rows), guarantee["budget_epsilon"])),
+    }
+
+
+def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[str, float], *, inside: bool) -> str:
+    """Render one page."""
+    import jinja2
+
+    from tutelage.report import plots
+
+    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
+        resources.files("tutelage.report").joinpath("page.html.j2").read_text(encoding="utf-8")
+    )
+    return template.render(
+        **figures,
+        name=name,
+        inside=inside,
+        g=g,
+        epsilon=_figure(g["epsilon"], 3),
+        delta=f"{g['delta']:g}",
+        mu=_figure(g["mu"], 3),
+        mu_means="μ (Gaussian DP)" if g["mu_is_exact"] else "μ of a Gaussian answer with this (ε, δ)",
+        tpr=f"{100 * g['implied_tpr_at_fpr_0.001']:.3g} %",
+        charged=_figure(g["data_independent_epsilon"], 4),
+        sanitised="not released" if g["sanitised_epsilon"] is None else _figure(g["sanitised_epsilon"], 4),
+        student=scores.get("private student"),
+        verdict=_verdict(scores),
+        controls_note=_controls_note(scores, inside=inside),
+        scores_svg=plots.svg(plots.scores_chart(scores)) if scores else "",
+        events=[_described(event) for event in g["events"]],
+    )
+
+
+def _figure(value: float | str, digits: int) -> str:
+    return "∞" if value == "infinity" else f"{value:.{digits}g}"
+
+
+def _spent(rows: list[Entry]) -> list[float]:
+    """ε after each charge."""
+    delta = float(rows[0].body["delta"])
+    totals: dict[Event, int] = {}
+    line = []
+    for event, count in charges(rows):
+        totals[event] = totals.get(event, 0) + count
+        line.append(accounting.cost(totals.items(), delta).epsilon)
+    return [value for value in line if math.isfinite(value)]
+
+
+def _verdict(scores: dict[str, float]) -> str:
+    """Say so when a control that costs no privacy does as well."""
+    student = scores.get("private student")
+    public = scores.get("control: public only, no answers (ε = 0)")
+    if student is None or public is None or student > public:
+        return ""
+    return "The private student does not beat the public-only control: these answers bought nothing."
+
+
+def _controls_note(scores: dict[str, float], *, inside: bool) -> str:
+    read = [name.removeprefix("control: ") for name in CONTROLS if name in scores]
+    if not read:
+        return "Controls that read private data are under private/, not here."
+    why = "this page stays inside" if inside else "this data set is public"
+    return f"Computed from private data without noise, and shown because {why}: {'; '.join(read)}."
+
+
+def _described(event: dict[str, Any]) -> dict[str, Any]:
+    parameters = ", ".join(
+        f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+        for name, value in event.items()
+        if name not in ("kind", "count")
+    )
+    return {"kind": event["kind"], "parameters": parameters, "count": event["count"]}

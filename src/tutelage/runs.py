@@ -1,0 +1,97 @@
+"""A run on disk: `release/` is what may leave the building, `private/` is what may not."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import final
+
+import numpy as np
+
+from tutelage.privacy.errors import LedgerError, RecipeError
+
+#: What private/controls.npy holds, in order.
+CONTROLS = ("control: non-private, all private labels", "control: plurality of teachers, no noise", "control: one teacher")
+
+
+@final
+class RunFolder:
+    """Name the places of a run. Everything under `private/` is readable by its owner alone."""
+
+    def __init__(self, root: str | os.PathLike[str]) -> None:
+        self.root = Path(root)
+        self.release = self.root / "release"
+        self.private = self.root / "private"
+        self.book = self.private / "book.sqlite"
+        self.exported_book = self.release / "book.jsonl"
+        self.guarantee = self.release / "guarantee.json"
+        self.labels = self.release / "labels.csv"
+        self.scores = self.release / "scores.json"
+        self.samples = self.release / "samples.npz"
+        self.report = self.release / "report.html"
+        self.controls = self.private / "controls.npy"
+        self.inside_report = self.private / "report.html"
+
+    def create(self, *, resume: bool = False) -> RunFolder:
+        """Make the two folders; an existing run is only entered on request."""
+        if os.path.exists(self.book) and not resume:
+            raise RecipeError(
+                f"`out` must be a new folder, or say --resume to go on. Got {self.root.name!r}, which holds a run, instead."
+            )
+        with self._writable():
+            self.release.mkdir(parents=True, exist_ok=True)
+            self.private.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.private.chmod(0o700)  # one that was there before keeps its own mode otherwise
+        return self
+
+    def existing(self) -> RunFolder:
+        """Check that a finished run is here."""
+        if not os.path.isfile(self.guarantee):
+            raise RecipeError(f"`run` must be a run folder with release/guarantee.json. Got {self.root} instead.")
+        return self
+
+    @property
+    def holds_book(self) -> bool:
+        """Tell whether the book itself is here and may be read: not where only release/ was handed over."""
+        return os.access(self.book, os.R_OK)
+
+    def read_controls(self) -> dict[str, float]:
+        """Read the figures that were computed from private data: for eyes inside the building."""
+        if not os.access(self.controls, os.R_OK):
+            return {}
+        return dict(zip(CONTROLS, np.load(self.controls, allow_pickle=False).tolist(), strict=True))
+
+    def write_inside(self, path: Path, text: str) -> None:
+        """Write a file under `private/`, readable by its owner alone from the first byte on."""
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+            path.chmod(0o600)  # an older file keeps its own mode otherwise
+            file.write(text)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep a second run off this book. The lock goes with the process, also when it is killed."""
+        with self._writable():
+            lock = os.open(self.private / "run.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise LedgerError("`out` must be used by one run at a time. Got a folder in use by another instead.") from None
+            if not os.path.exists(self.book):  # SQLite gives the files beside a book the book's own mode
+                with self._writable():
+                    os.close(os.open(self.book, os.O_RDWR | os.O_CREAT, 0o600))
+            yield
+        finally:
+            os.close(lock)
+
+    @contextmanager
+    def _writable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RecipeError(
+                f"`out` must be a folder that can be written. Got «{error.strerror}» for {self.root} instead."
+            ) from None

@@ -1,0 +1,50 @@
+"""A student that also learns from the shape of the unlabelled public pool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.data.dataset import Public
+from tutelage.estimators import flat
+from tutelage.students.supervised import SupervisedStudent
+
+Array = npt.NDArray[Any]
+
+
+@final
+class SpreadingStudent:
+    """Spread noisy answers over a nearest-neighbour graph of the whole public pool, then fit a classifier on the result.
+
+    Spreading outvotes single wrong labels: an answer that disagrees with its neighbours gives way (clamping below 1).
+    """
+
+    def __init__(self, kind: str = "kernel", *, neighbours: int = 7, clamping: float = 0.8, seed: int = 0) -> None:
+        self.kind, self.neighbours, self.clamping, self.seed = kind, neighbours, clamping, seed
+        self._student = SupervisedStudent(kind, seed=seed)
+
+    def fit(self, public: Public, labels: Array) -> SpreadingStudent:
+        """Learn from labels (records,), -1 where nothing was answered."""
+        from sklearn.semi_supervised import LabelSpreading
+
+        if len(np.unique(labels[labels >= 0])) < 2:
+            self._student.fit(public, labels)
+            return self
+        neighbours = min(self.neighbours, len(public) - 1)
+        graph = LabelSpreading(kernel="knn", n_neighbors=neighbours, alpha=self.clamping, max_iter=200)
+        with np.errstate(invalid="ignore", divide="ignore"):  # a far corner of the pool may hear no label at all
+            graph.fit(flat(public.inputs), labels)
+        heard = graph.label_distributions_.sum(axis=1) > 0
+        self._student.fit(public, np.where(heard, graph.transduction_, -1))
+        return self
+
+    def predict(self, inputs: Array) -> Array:
+        """Give labels (records,)."""
+        return self._student.predict(inputs)
+
+    def save(self, path: Path) -> Path:
+        """Store the model without pickle."""
+        return self._student.save(path)

@@ -1,0 +1,45 @@
+"""A student that learns from answered questions alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.data.dataset import Public
+from tutelage.estimators import estimator, flat, store
+
+Array = npt.NDArray[Any]
+
+
+@final
+class SupervisedStudent:
+    """Fit a scikit-learn classifier on the public inputs that were answered."""
+
+    def __init__(self, kind: str = "forest", *, seed: int = 0) -> None:
+        self.kind, self._model = kind, estimator(kind, seed=seed)
+
+    def fit(self, public: Public, labels: Array) -> SupervisedStudent:
+        """Learn from labels (records,), -1 where nothing was answered."""
+        known = labels >= 0
+        inputs = flat(public.inputs)[known]
+        if len(np.unique(labels[known])) < 2:  # scikit-learn wants two classes; one is a constant, none is class 0
+            from sklearn.dummy import DummyClassifier
+
+            constant = int(labels[known][0]) if known.any() else 0
+            self._model = DummyClassifier(strategy="constant", constant=constant).fit([[0.0]], [constant])
+        else:
+            self._model.fit(inputs, labels[known])
+        return self
+
+    def predict(self, inputs: Array) -> Array:
+        """Give labels (records,)."""
+        return np.asarray(self._model.predict(flat(inputs)))
+
+    def save(self, path: Path) -> Path:
+        """Store the model without pickle; the ending says how to read it."""
+        target = path.with_suffix(".skops")
+        store(self._model, target)
+        return target
