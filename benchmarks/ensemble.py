@@ -1,0 +1,195 @@
+"""Train K small networks at once against the same networks one after the other, and let 1,000 of them vote in little memory.
+
+One run, same network, batch, steps and random streams on both sides. The loop is plain PyTorch (autograd, fused AdamW) in the
+faster of float32 and bfloat16. Training is timed twice: with distortions (as teachers are trained) and bare. Seconds of ours
+include everything; `steady` leaves out what is paid once, however long the training: measuring, starting workers, compiling.
+
+    python benchmarks/ensemble.py --device cuda --data DIR            DIR holds MNIST's idx files; digits or noise otherwise
+    python benchmarks/ensemble.py --device cpu --data DIR --teachers 250 --steps 20
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import resource
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
+
+import numpy as np
+import torch
+
+import result
+from tutelage.data.idx import read_idx
+from tutelage.nets.inputs import as_inputs
+from tutelage.nets.networks import ConvNet
+from tutelage.teachers.engines import Material
+from tutelage.teachers.ensemble import Ensemble
+from tutelage.teachers.training import Training, train_one, train_stack
+
+SHARD = 240  # records per teacher: 60,000 over 250
+VOTERS, QUERIES, LIMIT = 1_000, 10_000, 4 * 2**30
+AIMS = {"cuda": 60.0, "cpu": 1.0}
+
+
+def images(folder: Path | None, count: int) -> tuple[np.ndarray, np.ndarray, str]:
+    """Find images: MNIST, else scikit-learn's digits enlarged, else noise; repeated where there are too few."""
+    names = ("train-images-idx3-ubyte.gz", "train-labels-idx1-ubyte.gz")
+    places = [] if folder is None else [place for place in (folder, folder / "mnist") if (place / names[0]).exists()]
+    if places:
+        pixels, labels, source = read_idx(places[0] / names[0], dims=3), read_idx(places[0] / names[1], dims=1), "mnist"
+    else:
+        try:
+            from sklearn.datasets import load_digits
+
+            digits = load_digits()
+            pixels = np.pad(np.kron(digits.images, np.ones((3, 3))) * 15, ((0, 0), (2, 2), (2, 2))).astype(np.uint8)
+            labels, source = digits.target, "scikit-learn digits, enlarged"
+        except ImportError:
+            generator = np.random.default_rng(0)
+            pixels = generator.integers(0, 256, (1_000, 28, 28), dtype=np.uint8)
+            labels, source = generator.integers(0, 10, 1_000), "noise"
+    rows = np.random.default_rng(0).permutation(max(count, len(pixels)))[:count] % len(pixels)
+    return pixels[rows], labels[rows].astype(np.int64), source
+
+
+def wait(device: str) -> float:
+    """Let the device finish and read the clock."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def loop(network: ConvNet, training: Training, material: Material, device: str, *, teachers: int) -> float:
+    """Time the sequential loop."""
+    begin = wait(device)
+    for k in range(teachers):
+        rows = material.shards[k]
+        train_one(
+            network, material.inputs[rows], material.targets[rows], training=training, seed=0, teacher=k, tick=lambda _: None
+        )
+    return wait(device) - begin
+
+
+def compare(name: str, training: Training, arguments: argparse.Namespace, data: tuple[np.ndarray, np.ndarray]) -> dict[str, Any]:
+    """Time the loop and ours on one training."""
+    device, count, network = arguments.device, arguments.teachers, ConvNet(widths=tuple(arguments.widths))
+    shards = [np.arange(k * SHARD, (k + 1) * SHARD) for k in range(count)]
+    inputs, targets = as_inputs(data[0]).to(device), torch.from_numpy(data[1]).to(device)
+    material = Material(inputs, targets, tuple(torch.from_numpy(shard).to(device) for shard in shards))
+    few = min(3, count)
+    options = [replace(training, precision=precision) for precision in ("float32", "bfloat16")[: 1 + (device == "cuda")]]
+    loop(network, options[-1], material, device, teachers=1)  # pays for the first use of everything
+    tried = [loop(network, option, material, device, teachers=few) for option in options]
+    fastest = options[int(np.argmin(tried))]
+    sequential = loop(network, fastest, material, device, teachers=count)
+    figures: dict[str, Any] = {"sequential_seconds": sequential, "sequential_precision": fastest.precision}
+    if device == "cpu" and torch.get_num_threads() == 1:
+        cores = torch.multiprocessing.cpu_count()
+        torch.set_num_threads(cores)
+        share = loop(network, fastest, material, device, teachers=few) / few * count
+        torch.set_num_threads(1)
+        figures[f"sequential_seconds_with_{cores}_threads_estimated_from_{few}_teachers"] = share
+    marks: list[tuple[float, int]] = []
+    begin = wait(device)
+    trained = Ensemble.fit(
+        network,
+        *data,
+        shards,
+        training=training,
+        device=device,
+        engine=arguments.engine,
+        progress=lambda done, _: marks.append((wait(device), done)),
+    )
+    ours = wait(device) - begin
+    settled = [mark for mark in marks if mark[1] > 0.3 * marks[-1][1]]  # after compiling, and with every worker at work
+    steady = (settled[-1][0] - settled[0][0]) / (settled[-1][1] - settled[0][1]) * marks[-1][1]
+    figures |= {
+        "ours_seconds": ours,
+        "ours_seconds_steady": steady,
+        "speedup": sequential / ours,
+        "speedup_steady": sequential / steady,
+        "engine": trained.plan.engine,
+        "chunk": trained.plan.chunk,
+        "workers": trained.plan.workers,
+        "why": trained.plan.reason,
+    }
+    if device == "cuda":
+        figures["gpu_memory_peak_gib"] = torch.cuda.max_memory_allocated() / 2**30
+    if arguments.variants and device == "cuda":
+        for label, compiled, products in (("compiled, grouped convolutions", True, False), ("uncompiled, products", False, True)):
+            times: list[float] = []
+            train_stack(
+                network, inputs, targets, material.shards, training=training, seed=0, teachers=range(count),
+                tick=lambda _, times=times: times.append(wait(device)), compiled=compiled, products=products,
+            )  # fmt: skip
+            steps = training.steps - 16 * (len(times) // 3 + 1)
+            figures[f"speedup_steady: {label}"] = sequential / ((times[-1] - times[len(times) // 3]) / steps * training.steps)
+    print(name, json.dumps(figures, indent=1), flush=True)
+    return figures
+
+
+def vote(arguments: argparse.Namespace) -> None:
+    """Let fresh networks vote, and print seconds and the process's peak memory; run in a process of its own."""
+    network = ConvNet(widths=tuple(arguments.widths))
+    template = network()
+    generator = torch.Generator().manual_seed(0)
+    state = {
+        name: torch.rand(arguments.voters, *tensor.shape, generator=generator).sub_(0.5).mul_(0.2)
+        for name, tensor in template.state_dict().items()
+    }
+    queries, _, _ = images(arguments.data, arguments.queries)
+    begin = time.perf_counter()
+    votes = Ensemble(network, state, device=arguments.device).predict(queries)
+    seconds = time.perf_counter() - begin
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"seconds": seconds, "peak_rss_gib": peak / 2**30, "shape": votes.shape, "type": str(votes.dtype)}))
+
+
+def main() -> None:
+    """Measure and write."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--teachers", type=int, default=250)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--widths", type=int, nargs="+", default=[16, 32, 64])
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--voters", type=int, default=VOTERS)
+    parser.add_argument("--queries", type=int, default=QUERIES)
+    parser.add_argument("--variants", action="store_true", help="also time uncompiled and grouped-convolution stacks (CUDA)")
+    parser.add_argument("--bare-only", action="store_true", help="leave out the training with distortions")
+    parser.add_argument("--vote", action="store_true", help="only vote, and print; used by the script itself")
+    arguments = parser.parse_args()
+    if arguments.vote:
+        vote(arguments)
+        return
+    logging.basicConfig(level=logging.INFO)
+    pixels, labels, source = images(arguments.data, arguments.teachers * SHARD)
+    figures: dict[str, Any] = {"data": source, "teachers": arguments.teachers, "steps": arguments.steps, "batch": arguments.batch}
+    figures |= {"aim": AIMS[arguments.device], "torch_threads": torch.get_num_threads()}
+    if arguments.device == "cuda":
+        figures["gpu"] = torch.cuda.get_device_name()
+    full = Training(steps=arguments.steps, batch=arguments.batch)
+    for name, training in (("bare", replace(full, augmentation=None)), ("distorted", full)):
+        if name == "bare" or not arguments.bare_only:
+            figures[name] = compare(name, training, arguments, (pixels, labels))
+    if arguments.voters:
+        command = [sys.executable, __file__, *sys.argv[1:], "--vote"]
+        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        figures["votes"] = json.loads(told.splitlines()[-1]) | {"voters": arguments.voters, "queries": arguments.queries}
+        figures["votes"]["under_4_gib"] = figures["votes"]["peak_rss_gib"] * 2**30 < LIMIT
+        print("votes", json.dumps(figures["votes"]))
+    result.write(f"ensemble.{arguments.device}", figures)
+
+
+if __name__ == "__main__":
+    main()
