@@ -26,7 +26,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 test: $(READY) lint
-	$(BIN)/python -m pytest -n 2 -m "not slow" --cov=tutelage.privacy --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=98
+	$(BIN)/python -m pytest -n 2 -m "not slow" --cov=src/tutelage/privacy --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=98
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

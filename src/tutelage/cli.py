@@ -43,7 +43,8 @@ def main() -> None:
     except Error as error:
         _fail(type(error).__name__, str(error), code=2)
     except OSError as error:
-        _fail("OSError", f"files must be readable and writable. Got «{error.strerror}» for {error.filename} instead.", code=2)
+        name = error.filename or "a file"
+        _fail("OSError", f"files must be readable and writable. Got «{error.strerror}» for {name} instead.", code=2)
     except Exception as error:
         if os.environ.get("TUTELAGE_TRACEBACK"):
             raise

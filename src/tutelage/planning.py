@@ -10,9 +10,9 @@ from typing import Literal, final
 from tutelage.privacy import accounting, consensus
 from tutelage.privacy.bounds import Ball, Cube, Orthant, bound_named
 from tutelage.privacy.errors import RecipeError
-from tutelage.privacy.events import Event, NoisyMax
+from tutelage.privacy.events import Event, Gaussian, NoisyMax
 from tutelage.privacy.ledger import Budget
-from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, SmoothNumber, ThresholdTest
+from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
 from tutelage.privacy.units import Adjacency, Unit
 
 Unknown = Literal["teachers", "queries", "sigma", "epsilon", "delta", "norm"]
@@ -49,8 +49,13 @@ class MeanPlan:
         return unknown[0]
 
     def sensitivity(self) -> float:
-        """How far one unit moves the sum of ballots of norm 1, or of the given norm."""
-        return bound_named(self.bound, self.dimension, self.norm or 1.0).sensitivity(self.adjacency, unit=self.unit)
+        """How far one unit moves the sum of ballots of norm 1, or of the given norm: as the mechanism will charge for it."""
+        bound = bound_named(self.bound, self.dimension, self.norm or 1.0)
+        if not bound.sensitivity(self.adjacency, unit=self.unit) > 0:
+            raise RecipeError(f"`dimension` must be ≥ 2 for the bound {self.bound!r}. Got {self.dimension!r} instead.")
+        event = NoisyMean(bound, 1.0, 1, self.adjacency, self.unit).event()
+        assert isinstance(event, Gaussian)
+        return event.sensitivity
 
     def mu(self) -> float:
         """Gaussian DP of the whole plan."""
@@ -91,8 +96,7 @@ class MeanPlan:
             raise RecipeError(
                 f"`norm` must stay out of it: the bound {self.bound!r} has a fixed size. Got it as the unknown instead."
             )
-        if not self.sensitivity() > 0:
-            raise RecipeError(f"`dimension` must be ≥ 2 for the bound {self.bound!r}. Got {self.dimension!r} instead.")
+        self.sensitivity()
 
 
 def _whole(name: str, rounded: Callable[[float], int], value: float, *, power: int = 1) -> int:

@@ -31,8 +31,8 @@ class Row:
 
 def table(votes: Path | None = None) -> list[Row]:
     """Recompute every row; those that need the real vote counts only when their directory is given."""
-    rows = [*_vector_pate(), _thesis(), *_generative()]
-    return rows + (_from_votes(votes) if votes is not None else [])
+    from_votes = _from_votes(votes) if votes is not None else []  # first: a wrong directory should not cost a wait
+    return [*_vector_pate(), _thesis(), *_generative(), *from_votes]
 
 
 # ── 003 (2020): noisy means of codes ──────────────────────────────────────────────────────────────────────────────────

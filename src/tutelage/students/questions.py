@@ -30,11 +30,12 @@ class Prototypes:
         centred = rows - rows.mean(axis=0)
         _, axes = np.linalg.eigh(centred.T @ centred)
         codes = centred @ axes[:, -self.components :]  # (records, components)
-        centres, _ = kmeans2(codes, count, minit="++", iter=50, missing="warn", rng=np.random.default_rng(self.seed))
+        distinct = len(np.unique(codes.round(6), axis=0))
+        centres, _ = kmeans2(codes, min(count, distinct), minit="++", iter=50, rng=np.random.default_rng(self.seed))
         chosen: list[int] = []
         taken = np.zeros(len(rows), dtype=bool)
-        for centre in centres:
-            distance = np.where(taken, np.inf, ((codes - centre) ** 2).sum(axis=1))
-            chosen.append(int(distance.argmin()))
+        for number in range(count):  # a pool with fewer distinct records than questions goes round again
+            distance = ((codes - centres[number % len(centres)]) ** 2).sum(axis=1)
+            chosen.append(int(np.where(taken, np.inf, distance).argmin()))
             taken[chosen[-1]] = True
         return np.asarray(chosen)

@@ -1,0 +1,1 @@
+"""What teachers and students share one floor down: small networks, augmentation, and one trained model on disk."""

@@ -1,0 +1,46 @@
+"""Arrays as a network wants them, and the device to put them on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tutelage.privacy.errors import DataError, RecipeError
+
+
+def pick_device(name: str) -> torch.device:
+    """Resolve 'auto' to the GPU where there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise RecipeError(f"`device` must be one that this machine has. Got {name!r} instead.")
+    return device
+
+
+def as_inputs(inputs: Any) -> Tensor:
+    """Bring images to (records, channels, height, width) and anything else to (records, ...); bytes stay bytes.
+
+    Grey images may come as (records, height, width), colour ones with their channels first or last.
+    """
+    array = np.ascontiguousarray(inputs)
+    if array.dtype != np.uint8:
+        array = array.astype(np.float32, copy=False)
+    if not array.flags.writeable:
+        array = array.copy()  # torch refuses to promise that it will not write
+    tensor = torch.from_numpy(array)
+    if tensor.ndim == 3:
+        return tensor[:, None]
+    if tensor.ndim == 4 and tensor.shape[-1] in (1, 3) and tensor.shape[1] not in (1, 3):
+        return tensor.permute(0, 3, 1, 2).contiguous()
+    if tensor.ndim < 2:
+        raise DataError(f"`inputs` must have at least two dimensions. Got {tensor.ndim} instead.")
+    return tensor
+
+
+def as_float(inputs: Tensor) -> Tensor:
+    """Bring bytes to [0, 1]; floats are taken as they are."""
+    return inputs.to(torch.float32) / 255 if inputs.dtype == torch.uint8 else inputs

@@ -1,0 +1,233 @@
+"""Small networks as factories: a frozen dataclass says what to build, calling it builds one with fresh weights."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from typing import Any, final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from tutelage.privacy.errors import RecipeError
+
+Factory = Callable[[], nn.Module]
+
+
+@final
+class Standardise(nn.Module):
+    """Shift and scale by constants that were chosen without looking at any data."""
+
+    def __init__(self, centre: float, spread: float) -> None:
+        super().__init__()
+        self.centre, self.spread = centre, spread
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images - self.centre) / self.spread
+
+
+@final
+class Halve(nn.Module):
+    """Keep the largest of every 2×2 pixels."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.training:
+            return F.max_pool2d(x, 2)
+        # Without a gradient to carry, comparing four slices takes a CPU a tenth of the pooling kernel's time.
+        rows, columns = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
+        upper = torch.maximum(x[..., :rows:2, :columns:2], x[..., :rows:2, 1:columns:2])
+        return torch.maximum(upper, torch.maximum(x[..., 1:rows:2, :columns:2], x[..., 1:rows:2, 1:columns:2]))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ConvNet:
+    """Build convolution, group norm, halving pool, ReLU per width, then one hidden layer: the default for small images."""
+
+    shape: tuple[int, int, int] = (1, 28, 28)
+    classes: int = 10
+    widths: tuple[int, ...] = (16, 32, 64)
+    kernel: int = 3
+    hidden: int = 64
+    groups: int = 8  # 0: no normalisation
+    centre: float = 0.5
+    spread: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "widths", tuple(self.widths))
+        if self.kernel % 2 == 0 or self.kernel < 1:
+            raise RecipeError(f"`kernel` must be odd. Got {self.kernel!r} instead.")
+        if self.groups and any(width % self.groups for width in self.widths):
+            raise RecipeError(f"`groups` must divide every width of {self.widths}. Got {self.groups!r} instead.")
+        if min(self.shape[1:]) >> len(self.widths) < 1:
+            raise RecipeError(f"`widths` must not halve a {self.shape[1:]} image to nothing. Got {self.widths} instead.")
+
+    def __call__(self) -> nn.Module:
+        """Build one network: (batch, channels, height, width) in [0, 1] → (batch, classes)."""
+        channels, height, width = self.shape
+        layers: list[nn.Module] = [Standardise(self.centre, self.spread)]
+        for out in self.widths:
+            layers.append(nn.Conv2d(channels, out, self.kernel, padding=self.kernel // 2))
+            if self.groups:
+                layers.append(nn.GroupNorm(self.groups, out))
+            layers += [Halve(), nn.ReLU()]  # they commute, and this order has a quarter of the ReLUs
+            channels, height, width = out, height // 2, width // 2
+        layers += [nn.Flatten(), nn.Linear(channels * height * width, self.hidden), nn.ReLU()]
+        return nn.Sequential(*layers, nn.Linear(self.hidden, self.classes))
+
+
+@final
+class Block(nn.Module):
+    """Add two normalised 3×3 convolutions to their input, halving the image where the stride says so."""
+
+    def __init__(self, channels: int, out: int, *, stride: int, groups: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(channels, out, 3, stride=stride, padding=1, bias=False)
+        self.first_norm = nn.GroupNorm(groups, out)
+        self.second = nn.Conv2d(out, out, 3, padding=1, bias=False)
+        self.second_norm = nn.GroupNorm(groups, out)
+        self.skip = nn.Identity() if channels == out and stride == 1 else nn.Conv2d(channels, out, 1, stride=stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        inner = F.relu(self.first_norm(self.first(x)))
+        return F.relu(self.second_norm(self.second(inner)) + self.skip(x))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class ResidualNet:
+    """Build a small residual network with GroupNorm and average pooling: the student's default, and for colour images."""
+
+    shape: tuple[int, int, int] = (1, 28, 28)
+    classes: int = 10
+    widths: tuple[int, ...] = (32, 64, 128)
+    blocks: int = 1
+    groups: int = 8
+    centre: float = 0.5
+    spread: float = 0.5
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", tuple(self.shape))
+        object.__setattr__(self, "widths", tuple(self.widths))
+        if self.groups < 1 or any(width % self.groups for width in self.widths):
+            raise RecipeError(f"`groups` must divide every width of {self.widths}. Got {self.groups!r} instead.")
+
+    def __call__(self) -> nn.Module:
+        """Build one network: (batch, channels, height, width) in [0, 1] → (batch, classes)."""
+        channels = self.widths[0]
+        layers: list[nn.Module] = [
+            Standardise(self.centre, self.spread),
+            nn.Conv2d(self.shape[0], channels, 3, padding=1, bias=False),
+            nn.GroupNorm(self.groups, channels),
+            nn.ReLU(),
+        ]
+        for stage, out in enumerate(self.widths):
+            for block in range(self.blocks):
+                layers.append(Block(channels, out, stride=2 if stage and not block else 1, groups=self.groups))
+                channels = out
+        return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, self.classes))
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Perceptron:
+    """Build fully connected layers with ReLU: for tables, and for features that were learned on public data."""
+
+    features: int
+    classes: int
+    widths: tuple[int, ...] = (128,)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "widths", tuple(self.widths))
+
+    def __call__(self) -> nn.Module:
+        """Build one network: (batch, ...) flattened to (batch, features) → (batch, classes)."""
+        layers: list[nn.Module] = [nn.Flatten()]
+        features = self.features
+        for width in self.widths:
+            layers += [nn.Linear(features, width), nn.ReLU()]
+            features = width
+        return nn.Sequential(*layers, nn.Linear(features, self.classes))
+
+
+def describe(factory: Factory) -> str:
+    """Write one of this file's factories as JSON; any other factory as its qualified name, which `restore` refuses."""
+    if isinstance(factory, (ConvNet, ResidualNet, Perceptron)):
+        return json.dumps({"network": type(factory).__name__, **asdict(factory)}, sort_keys=True)
+    name = getattr(factory, "__qualname__", type(factory).__qualname__)
+    return json.dumps({"network": f"{factory.__module__}.{name}"})
+
+
+def restore(description: str) -> Factory:
+    """Rebuild a factory of this file from its JSON."""
+    given: dict[str, Any] = json.loads(description)
+    name = given.pop("network", None)
+    for kind in (ConvNet, ResidualNet, Perceptron):
+        if kind.__name__ == name and set(given) <= {field.name for field in fields(kind)}:
+            return kind(**given)
+    raise RecipeError(f"`factory` must be given to load a network that this package does not define. Got {name!r} instead.")
+
+
+def refuse_batch_mixing(module: nn.Module) -> None:
+    """Refuse layers whose training step ties the records of a batch together or writes running statistics."""
+    for name, layer in module.named_modules():
+        running = getattr(layer, "track_running_stats", False)
+        if isinstance(layer, nn.modules.batchnorm._BatchNorm) or (
+            isinstance(layer, nn.modules.instancenorm._InstanceNorm) and running
+        ):
+            raise RecipeError(
+                "`factory` must build a network without layers that mix a batch or keep running statistics; "
+                "use GroupNorm (nn.GroupNorm(8, channels)) in their place. "
+                f"Got {type(layer).__name__} at {name or 'the root'!r} instead."
+            )
+
+
+@final
+class ProductConv2d(nn.Module):
+    """Compute a convolution as one matrix product over patches.
+
+    Stacked over K networks a convolution becomes one with K groups, which GPU libraries run group by group; the same
+    sum written as a product becomes one batched matrix product. Parameters keep the names and shapes of nn.Conv2d.
+    """
+
+    def __init__(self, conv: nn.Conv2d) -> None:
+        super().__init__()
+        self.weight, self.bias = conv.weight, conv.bias
+        self.kernel, self.stride, self.dilation = conv.kernel_size, conv.stride, conv.dilation
+        self.margins = (0, 0, conv.padding[1], conv.padding[1], conv.padding[0], conv.padding[0])
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_autocast_enabled(x.device.type):
+            x = x.to(torch.get_autocast_dtype(x.device.type))  # before the patches are copied, not after
+        x = F.pad(x.permute(0, 2, 3, 1), self.margins)  # (batch, height, width, channels)
+        (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
+        rows = (x.shape[1] - dh * (kh - 1) - 1) // sh + 1
+        columns = (x.shape[2] - dw * (kw - 1) - 1) // sw + 1
+        patches = torch.cat(
+            [
+                x[:, i * dh : i * dh + (rows - 1) * sh + 1 : sh, j * dw : j * dw + (columns - 1) * sw + 1 : sw]
+                for i in range(kh)
+                for j in range(kw)
+            ],
+            dim=-1,
+        )  # (batch, rows, columns, kh·kw·channels)
+        weight = self.weight.permute(2, 3, 1, 0).flatten(0, 2)  # (kh·kw·channels, out)
+        out = patches.flatten(0, 2) @ weight
+        if self.bias is not None:
+            out = out + self.bias
+        return out.unflatten(0, (x.shape[0], rows, columns)).permute(0, 3, 1, 2)
+
+
+def as_products(module: nn.Module) -> nn.Module:
+    """Copy a network with its plain convolutions written as matrix products; same parameters, same function."""
+    module = copy.deepcopy(module)
+    for parent in list(module.modules()):
+        for name, child in list(parent.named_children()):
+            plain = type(child) is nn.Conv2d and child.groups == 1 and child.padding_mode == "zeros"
+            if plain and not isinstance(child.padding, str):
+                setattr(parent, name, ProductConv2d(child))
+    return module

@@ -1,0 +1,347 @@
+"""Where the teachers are trained: one after the other, stacked, in worker processes, or on a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import logging
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tutelage.nets.networks import Factory
+from tutelage.privacy.errors import RecipeError
+from tutelage.teachers.training import State, Tick, Training, train_one, train_stack
+
+EngineName = Literal["auto", "sequential", "stacked", "processes", "ray"]
+ENGINES = ("auto", "sequential", "stacked", "processes", "ray")
+STACKS = (8, 32)  # stack sizes worth trying on a CPU: larger ones fall out of its caches
+STARTUP = 5.0  # seconds until a worker process has imported torch
+GATHER = 8  # teachers per checkpoint where nothing else asks for a number
+
+log = logging.getLogger("tutelage.teachers")
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Hold what every teacher's training has in common; it can be sent to another process."""
+
+    factory: Factory
+    training: Training
+    seed: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """Say which engine trains, how many teachers at a time, in how many places, and why."""
+
+    engine: Literal["sequential", "stacked", "processes", "ray"]
+    chunk: int
+    stacked: bool  # inside a chunk
+    workers: int = 1
+    reason: str = "asked for"
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Material:
+    """Hold the private records as tensors on the training device, and which of them each teacher may read."""
+
+    inputs: Tensor  # (records, ...)
+    targets: Tensor  # (records,)
+    shards: tuple[Tensor, ...]  # per teacher, (its records,)
+
+    def part(self, teachers: Sequence[int]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
+        """Copy out what these teachers may read, and nothing else, for a process of their own."""
+        rows = torch.cat([self.shards[k] for k in teachers])
+        ends = np.cumsum([0] + [len(self.shards[k]) for k in teachers])
+        local = [np.arange(start, end) for start, end in itertools.pairwise(ends)]
+        return self.inputs[rows].cpu().numpy(), self.targets[rows].cpu().numpy(), local
+
+    def __repr__(self) -> str:
+        return f"Material({len(self.shards)} shards)"
+
+
+def train_chunk(
+    job: Job, material: Material, teachers: Sequence[int], *, numbers: Sequence[int], stacked: bool, tick: Tick
+) -> State:
+    """Train some of the material's teachers here and stack what they learned; `numbers` are their names in the ensemble."""
+    gpu = material.inputs.device.type == "cuda"
+    if stacked:
+        return train_stack(
+            job.factory,
+            material.inputs,
+            material.targets,
+            [material.shards[k] for k in teachers],
+            training=job.training,
+            seed=job.seed,
+            teachers=numbers,
+            tick=tick,
+            compiled=gpu,
+            products=gpu,  # on a CPU the patches cost more memory traffic than grouped convolutions lose
+        )
+    states = [
+        train_one(
+            job.factory,
+            material.inputs[material.shards[k]],
+            material.targets[material.shards[k]],
+            training=job.training,
+            seed=job.seed,
+            teacher=number,
+            tick=tick,
+        )
+        for k, number in zip(teachers, numbers, strict=True)
+    ]
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+
+
+def train_part(
+    job: Job, part: tuple[np.ndarray, np.ndarray, list[np.ndarray]], numbers: Sequence[int], stacked: bool, tick: Tick
+) -> dict:
+    """Train a part that was copied out, on this process's best device: arrays in, arrays out."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    inputs, targets, local = part
+    material = Material(
+        torch.from_numpy(inputs).to(device),
+        torch.from_numpy(targets).to(device),
+        tuple(torch.from_numpy(shard).to(device) for shard in local),
+    )
+    state = train_chunk(job, material, range(len(local)), numbers=numbers, stacked=stacked, tick=tick)
+    return {name: tensor.numpy() for name, tensor in state.items()}
+
+
+def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | None = None) -> Plan:
+    """Choose by a short measurement on the spot; an engine that was asked for is only given its sizes."""
+    if engine not in ENGINES:
+        raise RecipeError(f"`engine` must be one of {ENGINES}. Got {engine!r} instead.")
+    if chunk is not None and not (isinstance(chunk, int) and chunk >= 1):
+        raise RecipeError(f"`chunk` must be a whole number ≥ 1. Got {chunk!r} instead.")
+    count, gpu = len(material.shards), material.inputs.device.type == "cuda"
+    workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, count)
+    if engine == "auto" and gpu:
+        engine = "stacked" if count > 1 else "sequential"
+    if engine == "sequential":
+        return Plan(engine=engine, chunk=chunk or GATHER, stacked=False)
+    if engine == "stacked":
+        size = chunk or (fitting(job, material) if gpu else STACKS[-1])
+        return Plan(engine=engine, chunk=even(count, size), stacked=True)
+    if engine == "ray":
+        importable_ray()
+        stacked = gpu
+        return Plan(engine=engine, chunk=even(count, chunk or (64 if gpu else GATHER)), stacked=stacked)
+    if engine == "processes":
+        if not movable(job.factory):
+            raise RecipeError(
+                "`factory` must be a function or dataclass of an importable module for engine='processes'. "
+                "Got a local one instead."
+            )
+        return Plan(engine=engine, chunk=chunk or max(1, min(GATHER, -(-count // workers))), stacked=False, workers=workers)
+    return quickest(job, material, workers=workers, chunk=chunk)
+
+
+def quickest(job: Job, material: Material, *, workers: int, chunk: int | None) -> Plan:
+    """Time a few steps of every way that could win on this CPU."""
+    count, threads = len(material.shards), torch.get_num_threads()
+    total = count * job.training.steps
+    here = probe(job, material, stack=0)  # seconds per teacher and step
+    if here * total < STARTUP:
+        return Plan(
+            engine="sequential", chunk=chunk or GATHER, stacked=False, reason=f"{here * total:.1f} s in all: nothing to gain"
+        )
+    times = {0: here} | {size: probe(job, material, stack=size) for size in STACKS if size <= min(count, chunk or count)}
+    best = min(times, key=times.__getitem__)
+    alone = times[best]
+    if threads > 1 and workers > 1:
+        torch.set_num_threads(1)
+        try:
+            alone = probe(job, material, stack=best)
+        finally:
+            torch.set_num_threads(threads)
+    told = ", ".join(f"{'one by one' if not size else f'stacks of {size}'} {1e3 * t:.1f} ms" for size, t in times.items())
+    told = f"per teacher and step: {told}; {threads} thread{'s'[: threads > 1]}, {workers} core{'s'[: workers > 1]}"
+    spread = STARTUP + 1.1 * alone * total / workers  # a tenth for cores that share a memory bus
+    told += f"; {times[best] * total:.0f} s in this process, about {spread:.0f} s in {workers}"
+    if workers > 1 and movable(job.factory) and spread < times[best] * total:
+        size = min(best or GATHER, -(-count // workers))
+        return Plan(engine="processes", chunk=chunk or size, stacked=bool(best), workers=workers, reason=told)
+    if best:
+        return Plan(engine="stacked", chunk=even(count, chunk or best), stacked=True, reason=told)
+    return Plan(engine="sequential", chunk=chunk or GATHER, stacked=False, reason=told)
+
+
+def probe(job: Job, material: Material, *, stack: int) -> float:
+    """Time a few steps, in seconds per teacher and step; what they teach is thrown away."""
+    steps = 2 if stack else 4
+    for length in (1, steps):  # the first call pays for memory and kernels
+        short = replace(job, training=replace(job.training, steps=length))
+        begin = time.perf_counter()
+        members = range(max(1, stack))
+        train_chunk(short, material, members, numbers=members, stacked=stack > 0, tick=lambda _: None)
+        took = time.perf_counter() - begin
+    return took / (steps * max(1, stack))
+
+
+def fitting(job: Job, material: Material, *, share: float = 0.7) -> int:
+    """Measure a teacher's GPU memory on two small stacks and tell how many fit in a share of what is free."""
+    device, peaks = material.inputs.device, []
+    sizes = [min(size, len(material.shards)) for size in (2, 6)]
+    if sizes[0] == sizes[1]:
+        return sizes[0]
+    short = replace(job.training, steps=1)
+    for size in sizes:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+        train_stack(
+            job.factory, material.inputs, material.targets, material.shards[:size], training=short, seed=job.seed,
+            teachers=range(size), tick=lambda _: None, compiled=False, products=True,
+        )  # fmt: skip
+        peaks.append(torch.cuda.max_memory_allocated(device))
+    # The order of the records is drawn for all steps ahead: 8 bytes a record, and as much again while sorting.
+    each = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0]) + 32 * job.training.steps * job.training.batch
+    free, _ = torch.cuda.mem_get_info(device)
+    return max(1, int(share * free / each))
+
+
+def even(count: int, size: int) -> int:
+    """Shrink a chunk so that all chunks are equal or nearly so: a compiled step fits one size only."""
+    pieces = -(-count // min(size, count))
+    return -(-count // pieces)
+
+
+def movable(factory: Factory) -> bool:
+    """Tell whether another process can import this factory."""
+    owner = factory if hasattr(factory, "__qualname__") else type(factory)
+    if getattr(owner, "__module__", "__main__") == "__main__":
+        return False
+    try:
+        pickle.dumps(factory)
+    except Exception:  # pickling runs foreign code, which may raise anything
+        return False
+    return True
+
+
+def run(plan: Plan, job: Job, material: Material, teachers: Sequence[int], *, tick: Tick) -> Iterator[tuple[list[int], State]]:
+    """Train these teachers and yield each chunk as it is finished."""
+    chunks = [list(teachers[i : i + plan.chunk]) for i in range(0, len(teachers), plan.chunk)]
+    if plan.engine == "processes":
+        yield from in_processes(plan, job, material, chunks, tick=tick)
+    elif plan.engine == "ray":
+        yield from on_ray(plan, job, material, chunks, tick=tick)
+    else:
+        for chunk in chunks:
+            yield chunk, train_chunk(job, material, chunk, numbers=chunk, stacked=plan.stacked, tick=tick)
+
+
+def in_processes(
+    plan: Plan, job: Job, material: Material, chunks: list[list[int]], *, tick: Tick
+) -> Iterator[tuple[list[int], State]]:
+    """Hand chunks to worker processes over pipes, each with one torch thread and its own teachers' records only.
+
+    A worker is a plain subprocess, not a multiprocessing child: it never imports the caller's script, so a script needs
+    no `if __name__ == "__main__"`.
+    """
+    todo: queue.SimpleQueue[list[int]] = queue.SimpleQueue()
+    news: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+    for chunk in chunks:
+        todo.put(chunk)
+    environment = os.environ | {
+        "OMP_NUM_THREADS": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }
+    command = [sys.executable, "-m", "tutelage.teachers.worker"]
+    workers = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        for _ in range(min(plan.workers, len(chunks)))
+    ]
+
+    def serve(worker: subprocess.Popen) -> None:
+        try:
+            while True:
+                try:
+                    chunk = todo.get_nowait()
+                except queue.Empty:
+                    return
+                pickle.dump((job, material.part(chunk), chunk, plan.stacked), worker.stdin)
+                worker.stdin.flush()
+                kind, value = "tick", 0
+                while kind == "tick":
+                    news.put((kind, value))
+                    kind, value = pickle.load(worker.stdout)
+                news.put((kind, (chunk, value) if kind == "done" else value))
+        except Exception as error:  # it must reach the thread that waits, or that would wait for ever
+            news.put(("failed", error))
+
+    threads = [threading.Thread(target=serve, args=(worker,), daemon=True) for worker in workers]
+    try:
+        for thread in threads:
+            thread.start()
+        finished = 0
+        while finished < len(chunks):
+            kind, value = news.get()
+            if kind == "tick":
+                tick(value)
+            elif kind == "failed":
+                raise value
+            else:
+                finished += 1
+                chunk, arrays = value
+                yield chunk, {name: torch.from_numpy(array) for name, array in arrays.items()}
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+        for thread in threads:
+            thread.join()
+        for worker in workers:
+            worker.stdout.close()
+            with contextlib.suppress(BrokenPipeError):  # what it had not read is of no use to anyone now
+                worker.stdin.close()
+
+
+def importable_ray() -> Any:
+    """Import Ray, or say how to have it."""
+    try:
+        return importlib.import_module("ray")
+    except ImportError:
+        raise RecipeError(
+            "`engine` must be 'auto', 'sequential', 'stacked' or 'processes' where Ray is not installed (pip install ray). "
+            "Got 'ray' instead."
+        ) from None
+
+
+def on_ray(plan: Plan, job: Job, material: Material, chunks: list[list[int]], *, tick: Tick) -> Iterator[tuple[list[int], State]]:
+    """Spread chunks over a Ray cluster; every task receives its own teachers' records only."""
+    ray = importable_ray()
+    if not ray.is_initialized():
+        ray.init()
+    gpus = 1 if material.inputs.device.type == "cuda" else 0
+    task = ray.remote(num_cpus=1, num_gpus=gpus)(remote_part)
+    waiting = {task.remote(job, material.part(chunk), chunk, plan.stacked): chunk for chunk in chunks}
+    while waiting:
+        ready, _ = ray.wait(list(waiting), num_returns=1)
+        chunk, arrays = waiting.pop(ready[0]), ray.get(ready[0])
+        tick(len(chunk) * job.training.steps)
+        yield chunk, {name: torch.from_numpy(np.array(array)) for name, array in arrays.items()}
+
+
+def remote_part(job: Job, part: tuple[np.ndarray, np.ndarray, list[np.ndarray]], numbers: list[int], stacked: bool) -> dict:
+    """Train a part on a cluster's node, on one thread."""
+    torch.set_num_threads(1)
+    inputs, targets, local = part
+    owned = (inputs.copy(), targets.copy(), local)  # Ray's arrays are read-only
+    return train_part(job, owned, numbers, stacked, lambda _: None)

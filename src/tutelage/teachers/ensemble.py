@@ -1,0 +1,225 @@
+"""K networks as one: trained together, kept in one file, asked in streams."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tutelage.nets.inputs import as_float, as_inputs, pick_device
+from tutelage.nets.networks import Factory, as_products, describe, refuse_batch_mixing, restore
+from tutelage.nets.storage import label_type, read_tensors, write_tensors
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.teachers.engines import EngineName, Job, Material, Plan, choose, run
+from tutelage.teachers.training import State, Training
+
+Progress = Callable[[int, int], None]
+KIND, CHUNK_KIND = "tutelage.ensemble/1", "tutelage.ensemble.chunk/1"
+VOTES = 16_384  # network evaluations in flight at once on a GPU
+QUERIES = 512  # inputs per forward pass on a CPU: what its caches like
+
+log = logging.getLogger("tutelage.teachers")
+
+
+@final
+class Ensemble:
+    """Hold K trained networks of one architecture as stacked tensors on the host.
+
+    Everything in here is private: it prints its size, and its file belongs under `private/`.
+    """
+
+    def __init__(self, factory: Factory, state: State, *, device: str = "auto", plan: Plan | None = None) -> None:
+        self.factory, self.state, self.device, self.plan = factory, state, device, plan
+        self.template = factory().eval()
+        expected = {name: tensor.shape for name, tensor in self.template.state_dict().items()}
+        if {name: tensor.shape[1:] for name, tensor in state.items()} != expected or not state:
+            raise DataError("`state` must hold the stacked tensors of the factory's network. Got other names or shapes instead.")
+
+    @classmethod
+    def fit(
+        cls,
+        factory: Factory,
+        inputs: Any,
+        targets: Any,
+        shards: Iterable[Any],
+        *,
+        training: Training | None = None,
+        seed: int = 0,
+        device: str = "auto",
+        engine: EngineName = "auto",
+        chunk: int | None = None,
+        checkpoint: str | Path | None = None,
+        progress: Progress | None = None,
+    ) -> Ensemble:
+        """Train one network per shard. `progress` counts steps of teachers; a `checkpoint` folder makes it resumable.
+
+        A teacher's weights depend on `seed`, its number, its shard and the training alone: engines and chunks agree up
+        to the rounding of their sums, and one engine repeats itself exactly (on a CPU; a GPU's sums may differ in the
+        last bit from run to run).
+        """
+        training = training or Training()
+        refuse_batch_mixing(factory())
+        place = pick_device(device)
+        records, labels = as_inputs(inputs), torch.from_numpy(np.asarray(targets).astype(np.int64))
+        parts = tuple(torch.from_numpy(np.asarray(shard, dtype=np.int64)) for shard in shards)
+        check(factory(), records, labels, parts, training)
+        job = Job(factory=factory, training=training, seed=seed)
+        state = {
+            name: torch.zeros(len(parts), *tensor.shape, dtype=tensor.dtype) for name, tensor in factory().state_dict().items()
+        }
+        folder = Chunks(checkpoint, fingerprint(job, records, labels, parts)) if checkpoint is not None else None
+        todo = folder.resume(state) if folder else list(range(len(parts)))
+        total = len(parts) * training.steps
+        done = total - len(todo) * training.steps
+
+        def tick(steps: int) -> None:
+            nonlocal done
+            done += steps
+            if progress:
+                progress(done, total)
+
+        tick(0)
+        plan = None
+        if todo:
+            material = Material(records.to(place), labels.to(place), tuple(part.to(place) for part in parts))
+            plan = choose(engine, job, material, chunk=chunk)
+            log.info("%d teachers with engine %s, %d at a time (%s)", len(todo), plan.engine, plan.chunk, plan.reason)
+            for teachers, learned in run(plan, job, material, todo, tick=tick):
+                for name, tensor in learned.items():
+                    state[name][teachers] = tensor
+                if folder:
+                    folder.write(teachers, learned)
+        return cls(factory, state, device=device, plan=plan)
+
+    def predict(self, inputs: Any, *, block: int | None = None, progress: Progress | None = None) -> np.ndarray:
+        """Let every network label every input: (teachers, queries) of the narrowest integers, streamed in blocks.
+
+        `block` bounds the networks times inputs in flight; only the labels are kept.
+        """
+        queries, place = as_inputs(inputs), pick_device(self.device)
+        count, stacked = len(self), place.type == "cuda"
+        width = min(len(queries), block or (1024 if stacked else QUERIES)) or 1
+        height = max(1, min(count, (block or VOTES) // width)) if stacked else 1
+        labels: Tensor | None = None
+        with torch.inference_mode():
+            for top in range(0, count, height):
+                ask = self._asker(top, min(top + height, count), place)
+                for left in range(0, len(queries), width):
+                    scores = ask(as_float(queries[left : left + width].to(place)))  # (height, width, classes, ...)
+                    if labels is None:
+                        extent = (count, len(queries), *scores.shape[3:])
+                        labels = torch.empty(extent, dtype=label_type(scores.shape[2]))
+                    labels[top : top + height, left : left + width] = scores.argmax(dim=2).to(labels.dtype).cpu()
+                if progress:
+                    progress(min(top + height, count), count)
+        return np.empty((count, 0), dtype=np.uint8) if labels is None else labels.numpy()
+
+    def _asker(self, top: int, bottom: int, place: torch.device) -> Callable[[Tensor], Tensor]:
+        """Bring some of the networks to the device, ready to be asked."""
+        part = {name: tensor[top:bottom].to(place) for name, tensor in self.state.items()}
+        if place.type == "cuda":
+            template = as_products(self.template).to(place)
+            stacked = torch.func.vmap(lambda one, images: functional_call(template, one, (images,)), in_dims=(0, None))
+            return lambda images: stacked(part, images)
+        single = copy.deepcopy(self.template)  # one at a time: plain convolutions are the CPU's fastest
+        single.load_state_dict({name: tensor[0] for name, tensor in part.items()})
+        return lambda images: single(images)[None]
+
+    def network(self, teacher: int) -> nn.Module:
+        """Take one network out, as an ordinary module."""
+        network = self.factory().eval()
+        network.load_state_dict({name: tensor[teacher] for name, tensor in self.state.items()})
+        return network
+
+    def save(self, path: str | Path) -> None:
+        """Write all networks to one safetensors file of stacked tensors."""
+        told = {"kind": KIND, "teachers": str(len(self)), "network": describe(self.factory)}
+        write_tensors(path, self.state, told, private=True)
+
+    @classmethod
+    def load(cls, path: str | Path, *, factory: Factory | None = None, device: str = "auto") -> Ensemble:
+        """Read them back; a network that is not from `tutelage.nets` needs its factory again."""
+        state, metadata = read_tensors(path, kind=KIND)
+        return cls(factory or restore(metadata["network"]), state, device=device)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.state.values())))
+
+    def __repr__(self) -> str:
+        return f"Ensemble({len(self)} teachers)"
+
+
+@final
+class Chunks:
+    """Keep finished teachers in a folder, one file per chunk, so that an interrupted fit goes on where it stopped."""
+
+    def __init__(self, folder: str | Path, fingerprint: str) -> None:
+        self.folder, self.fingerprint = Path(folder), fingerprint
+
+    def resume(self, state: State) -> list[int]:
+        """Fill in the teachers that were finished before and name the ones that were not."""
+        missing = set(range(len(next(iter(state.values())))))
+        for path in sorted(self.folder.glob("chunk-*.safetensors")):
+            learned, metadata = read_tensors(path, kind=CHUNK_KIND)
+            if metadata.get("fingerprint") != self.fingerprint:
+                raise RecipeError("`checkpoint` must hold chunks of this same fit, or nothing. Got another fit's instead.")
+            teachers = json.loads(metadata["teachers"])
+            for name, tensor in learned.items():
+                state[name][teachers] = tensor
+            missing -= set(teachers)
+        return sorted(missing)
+
+    def write(self, teachers: Sequence[int], learned: State) -> None:
+        """Put one finished chunk on disk."""
+        metadata = {"kind": CHUNK_KIND, "fingerprint": self.fingerprint, "teachers": json.dumps(list(teachers))}
+        write_tensors(self.folder / f"chunk-{teachers[0]:06d}-{teachers[-1]:06d}.safetensors", learned, metadata, private=True)
+
+
+def check(network: nn.Module, records: Tensor, labels: Tensor, shards: tuple[Tensor, ...], training: Training) -> None:
+    """Refuse material that cannot be trained on, without naming a value of it."""
+    if len(records) != len(labels):
+        raise DataError(f"`targets` must have one entry per record. Got {len(labels)} for {len(records)} records instead.")
+    if not shards or any(len(shard) == 0 for shard in shards):
+        raise RecipeError("`shards` must each hold at least one record. Got an empty one instead.")
+    if any(int(shard.max()) >= len(records) or int(shard.min()) < 0 for shard in shards):
+        raise RecipeError("`shards` must index the records that were given. Got an index outside of them instead.")
+    if training.augmentation and records.ndim != 4:
+        raise RecipeError(
+            f"`augmentation` must be None for inputs that are not images. Got inputs of {records.ndim} dimensions instead."
+        )
+    try:
+        with torch.no_grad():
+            scores = network.eval()(torch.zeros(1, *records.shape[1:]))  # (1, classes, ...)
+    except RuntimeError as error:
+        raise RecipeError(
+            f"`factory` must build a network for inputs of shape {tuple(records.shape[1:])}. Got one that fails on them instead."
+        ) from error
+    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < scores.shape[1]:
+        raise DataError(
+            f"`targets` must be labels from 0 to {scores.shape[1] - 1}, as the network has outputs. Got others instead."
+        )
+
+
+def fingerprint(job: Job, records: Tensor, labels: Tensor, shards: tuple[Tensor, ...]) -> str:
+    """Digest all that a teacher's weights depend on."""
+    settings = {
+        "network": describe(job.factory),
+        "training": asdict(job.training),
+        "seed": job.seed,
+        "module": str(job.factory()),
+    }
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for tensor in (records, labels, *shards):
+        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.contiguous().numpy().tobytes())
+    return digest.hexdigest()

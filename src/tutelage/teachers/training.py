@@ -1,0 +1,211 @@
+"""How one teacher, or a stack of them, learns. A teacher's fate hangs on its seed, its number and its shard alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value
+
+from tutelage.nets.augmentation import DIGITS, Augmentation
+from tutelage.nets.compiling import compile_or_not
+from tutelage.nets.inputs import as_float
+from tutelage.nets.networks import Factory, as_products
+from tutelage.privacy.errors import RecipeError
+
+State = dict[str, Tensor]
+Tick = Callable[[int], None]
+
+BLOCK = 16  # steps whose randomness is drawn in one call; fixed, because a GPU's stream depends on the sizes of its calls
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """Say how every teacher is trained. Chosen on public or synthetic data, never by looking at the private."""
+
+    steps: int = 1500
+    batch: int = 32
+    rate: float = 2e-3
+    decay: float = 1e-2
+    optimizer: Literal["adam", "sgd"] = "adam"
+    momentum: float = 0.9  # of sgd
+    warmup: float = 0.05  # share of the steps in which the rate climbs, before the cosine takes it to zero
+    smoothing: float = 0.0
+    augmentation: Augmentation | None = field(default=DIGITS)
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= 1):
+                raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {value!r} instead.")
+        if not self.rate > 0:
+            raise RecipeError(f"`rate` must be > 0. Got {self.rate!r} instead.")
+        for name, choices in (("optimizer", ("adam", "sgd")), ("precision", ("auto", "float32", "bfloat16"))):
+            if getattr(self, name) not in choices:
+                raise RecipeError(f"`{name}` must be one of {choices}. Got {getattr(self, name)!r} instead.")
+        for name in ("decay", "momentum", "warmup", "smoothing"):
+            if not 0 <= getattr(self, name) < 1:
+                raise RecipeError(f"`{name}` must be in [0, 1). Got {getattr(self, name)!r} instead.")
+
+    def rate_at(self, step: int) -> float:
+        """Climb linearly, then follow half a cosine to zero."""
+        climb = max(1, round(self.warmup * self.steps))
+        return self.rate * min(1.0, (step + 1) / climb) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
+    def optimize(self, parameters: Sequence[Tensor]) -> torch.optim.Optimizer:
+        """Make the optimizer. Both are elementwise, so a stack of networks is updated exactly as each alone would be."""
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(
+                parameters, lr=self.rate, momentum=self.momentum, nesterov=self.momentum > 0, weight_decay=self.decay, fused=True
+            )
+        return torch.optim.AdamW(parameters, lr=self.rate, weight_decay=self.decay, fused=True)
+
+    def half(self, device: torch.device) -> bool:
+        """Tell whether products run in bfloat16 (sums, norms, the loss and the weights stay in float32)."""
+        return self.precision == "bfloat16" or (self.precision == "auto" and device.type == "cuda")
+
+
+@final
+class Stream:
+    """Hold one teacher's randomness, apart from everybody else's: any engine, chunk or resumption gives it the same batches."""
+
+    def __init__(self, seed: int, teacher: int, device: torch.device) -> None:
+        weights, batches = np.random.SeedSequence([seed, teacher]).generate_state(2)
+        self.weights = int(weights)
+        self.generator = torch.Generator(device=device).manual_seed(int(batches))
+
+    def build(self, factory: Factory) -> nn.Module:
+        """Build this teacher's network with its own initial weights."""
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self.weights)
+            return factory().train()
+
+    def order(self, records: int, count: int) -> Tensor:
+        """Walk through the shard in a new order each time around, until `count` records were named: (count,)."""
+        rounds = -(-count // records)
+        keys = torch.rand(rounds, records, generator=self.generator, device=self.generator.device)
+        return keys.argsort(dim=1, stable=True).flatten()[:count]
+
+    def draws(self, augmentation: Augmentation, batch: int) -> Tensor:
+        """Draw the distortions of the next block of steps: (BLOCK, batch, draws)."""
+        return augmentation.draw(BLOCK * batch, generator=self.generator).unflatten(0, (BLOCK, batch))
+
+
+def train_one(
+    factory: Factory, inputs: Tensor, targets: Tensor, *, training: Training, seed: int, teacher: int, tick: Tick
+) -> State:
+    """Train one teacher on its shard: the sequential loop, and the yardstick of every other engine."""
+    device, stream = inputs.device, Stream(seed, teacher, inputs.device)
+    network = stream.build(factory).to(device)
+    optimizer = training.optimize(list(network.parameters()))
+    order = stream.order(len(inputs), training.steps * training.batch).unflatten(0, (training.steps, training.batch))
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(stream.weights)  # dropout and its like
+        for step in range(training.steps):
+            images = as_float(inputs[order[step]])  # (batch, ...)
+            if training.augmentation:
+                if step % BLOCK == 0:
+                    draws = stream.draws(training.augmentation, training.batch)
+                images = training.augmentation.apply(images, draws[step % BLOCK])
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=training.half(device)):
+                scores = network(images)
+            loss = F.cross_entropy(scores.float(), targets[order[step]], label_smoothing=training.smoothing)
+            optimizer.zero_grad()
+            loss.backward()
+            for group in optimizer.param_groups:
+                group["lr"] = training.rate_at(step)
+            optimizer.step()
+            if (step + 1) % BLOCK == 0 or step + 1 == training.steps:
+                tick(step % BLOCK + 1)
+    return {name: tensor.detach().cpu() for name, tensor in network.state_dict().items()}
+
+
+def train_stack(
+    factory: Factory,
+    inputs: Tensor,
+    targets: Tensor,
+    shards: Sequence[Tensor],
+    *,
+    training: Training,
+    seed: int,
+    teachers: Sequence[int],
+    tick: Tick,
+    compiled: bool,
+    products: bool,
+) -> State:
+    """Train several teachers in lockstep on stacked weights: every operation runs once for all of them."""
+    device, batch = inputs.device, training.batch
+    streams = [Stream(seed, teacher, device) for teacher in teachers]
+    networks = [stream.build(factory) for stream in streams]
+    template = (as_products(networks[0]) if products else networks[0]).to(device)
+    parameters = {
+        name: torch.stack([dict(network.named_parameters())[name].detach() for network in networks]).to(device)
+        for name, _ in networks[0].named_parameters()
+    }  # each (teachers, ...)
+    buffers = {
+        name: torch.stack([dict(network.named_buffers())[name] for network in networks]).to(device)
+        for name, _ in networks[0].named_buffers()
+    }
+    optimizer = training.optimize(list(parameters.values()))
+    rows = torch.stack(
+        [shard[stream.order(len(shard), training.steps * batch)] for shard, stream in zip(shards, streams, strict=True)]
+    ).unflatten(1, (training.steps, batch))  # (teachers, steps, batch)
+    step_of = Step(template, training, device)
+    prepare, differentiate = step_of.prepare, step_of.differentiate
+    if compiled:
+        prepare = compile_or_not(prepare, "augmentation")
+        differentiate = compile_or_not(differentiate, "training step")
+    draws: Tensor | None = None
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+        torch.manual_seed(streams[0].weights)  # dropout and its like
+        for step in range(training.steps):
+            if training.augmentation and step % BLOCK == 0:
+                draws = torch.stack([stream.draws(training.augmentation, batch) for stream in streams], dim=1)
+            now = None if draws is None else draws[step % BLOCK]  # (teachers, batch, draws)
+            images, labels = prepare(inputs, targets, rows[:, step], now)
+            gradients = differentiate(parameters, buffers, images, labels)
+            for name, parameter in parameters.items():
+                parameter.grad = gradients[name]
+            for group in optimizer.param_groups:
+                group["lr"] = training.rate_at(step)
+            optimizer.step()
+            if (step + 1) % BLOCK == 0 or step + 1 == training.steps:
+                tick((step % BLOCK + 1) * len(teachers))
+    return {name: tensor.cpu() for name, tensor in (parameters | buffers).items()}
+
+
+@final
+class Step:
+    """Hold the two pure halves of a stacked step, each small enough to be compiled whole."""
+
+    def __init__(self, template: nn.Module, training: Training, device: torch.device) -> None:
+        self.template, self.training, self.device = template, training, device
+        self.gradient = torch.func.vmap(grad_and_value(self.loss), in_dims=(0, 0, 0, 0), randomness="different")
+
+    def loss(self, parameters: State, buffers: State, images: Tensor, labels: Tensor) -> Tensor:
+        """Measure one network on its own batch."""
+        # No weight cache: a cast remembered inside a transform would outlive it.
+        with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.training.half(self.device), cache_enabled=False):
+            scores = functional_call(self.template, (parameters, buffers), (images,))
+        return F.cross_entropy(scores.float(), labels, label_smoothing=self.training.smoothing)
+
+    def prepare(self, inputs: Tensor, targets: Tensor, rows: Tensor, draws: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Gather and distort everybody's batch: rows (teachers, batch) → (teachers, batch, ...), (teachers, batch)."""
+        images = as_float(inputs[rows])
+        if self.training.augmentation and draws is not None:
+            images = self.training.augmentation.apply(images, draws)
+        return images, targets[rows]
+
+    def differentiate(self, parameters: State, buffers: State, images: Tensor, labels: Tensor) -> State:
+        """Take every network's gradient at once."""
+        gradients, _ = self.gradient(parameters, buffers, images, labels)
+        # The fused optimizers read memory in order and do not look at strides.
+        return {name: gradient.contiguous() for name, gradient in gradients.items()}

@@ -1,0 +1,9 @@
+"""One torch thread: two beside a busy core spin."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    torch.set_num_threads(1)

@@ -1,0 +1,84 @@
+"""Factories build what they describe, convolutions as products are the same function, mixing layers are refused."""
+
+import pytest
+import torch
+from torch import nn
+
+from tutelage.nets.networks import ConvNet, Halve, Perceptron, ResidualNet, as_products, describe, refuse_batch_mixing, restore
+from tutelage.privacy.errors import RecipeError
+
+FACTORIES = [
+    (ConvNet(), (1, 28, 28), 10),
+    (ConvNet(shape=(3, 32, 32), classes=100, widths=(16, 32, 32), kernel=5, groups=0), (3, 32, 32), 100),
+    (ResidualNet(shape=(3, 32, 32), classes=7, widths=(8, 16)), (3, 32, 32), 7),
+    (Perceptron(features=12, classes=2, widths=(8, 8)), (12,), 2),
+]
+
+
+@pytest.mark.parametrize(("factory", "shape", "classes"), FACTORIES)
+def test_a_factory_builds_and_survives_its_description(factory, shape, classes) -> None:
+    network = factory()
+    assert network(torch.rand(2, *shape)).shape == (2, classes)
+    assert restore(describe(factory)) == factory
+    refuse_batch_mixing(network)
+
+
+def test_training_and_voting_halve_alike() -> None:
+    x = torch.rand(2, 3, 9, 8)  # an odd row is dropped by both
+    assert torch.equal(Halve().train()(x), Halve().eval()(x))
+
+
+def test_a_foreign_factory_is_named_but_not_rebuilt() -> None:
+    with pytest.raises(RecipeError, match="`factory` must be given"):
+        restore(describe(nn.Identity))
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        nn.Conv2d(3, 5, 3, padding=1),
+        nn.Conv2d(3, 5, (3, 5), stride=2, padding=(1, 2), bias=False),
+        nn.Conv2d(3, 5, 3, dilation=2, stride=(1, 3)),
+        nn.Conv2d(3, 5, 1),
+    ],
+)
+def test_products_are_the_same_function_with_the_same_gradients(conv: nn.Conv2d) -> None:
+    x = torch.rand(4, 3, 11, 13)
+    plain, product = nn.Sequential(conv), as_products(nn.Sequential(conv))
+    assert type(product[0]) is not nn.Conv2d
+    assert torch.allclose(plain(x), product(x), atol=1e-5)
+    plain(x).square().sum().backward()
+    product(x).square().sum().backward()
+    for (name, one), (other, two) in zip(plain.named_parameters(), product.named_parameters(), strict=True):
+        assert name == other
+        assert torch.allclose(one.grad, two.grad, atol=1e-3)
+
+
+@pytest.mark.parametrize("conv", [nn.Conv2d(4, 4, 3, groups=2), nn.Conv2d(4, 4, 3, padding="same")])
+def test_other_convolutions_stay_as_they_are(conv: nn.Conv2d) -> None:
+    assert type(as_products(nn.Sequential(conv))[0]) is nn.Conv2d
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        nn.BatchNorm1d(4),
+        nn.BatchNorm2d(4),
+        nn.SyncBatchNorm(4),
+        nn.LazyBatchNorm2d(),
+        nn.InstanceNorm2d(4, track_running_stats=True),
+    ],
+)
+def test_layers_that_mix_a_batch_are_refused_with_a_suggestion(layer: nn.Module) -> None:
+    with pytest.raises(RecipeError, match=r"GroupNorm.*at 'inner\.1'"):
+        refuse_batch_mixing(nn.ModuleDict({"inner": nn.Sequential(nn.ReLU(), layer)}))
+
+
+def test_layers_that_do_not_are_let_in() -> None:
+    refuse_batch_mixing(nn.Sequential(nn.GroupNorm(2, 4), nn.LayerNorm(4), nn.InstanceNorm2d(4), nn.Dropout()))
+
+
+@pytest.mark.parametrize("wrong", [{"kernel": 2}, {"groups": 5}, {"widths": (8,) * 6}])
+def test_networks_that_cannot_be_are_refused(wrong: dict) -> None:
+    with pytest.raises(RecipeError, match="must"):
+        ConvNet(**wrong)

@@ -1,0 +1,109 @@
+"""Engines agree, and the choice between them is by measurement."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from tutelage.privacy.errors import RecipeError
+from tutelage.teachers import engines
+from tutelage.teachers.ensemble import Ensemble
+
+
+def fit(task, engine: str, **changed) -> Ensemble:
+    settings = {"training": task.training, "device": "cpu", "seed": 1, "engine": engine} | changed
+    return Ensemble.fit(task.network, task.inputs, task.targets, task.shards, **settings)
+
+
+def same(one: Ensemble, two: Ensemble) -> bool:
+    return all(torch.equal(one.state[name], two.state[name]) for name in one.state)
+
+
+def test_worker_processes_give_what_the_loop_gives(task) -> None:
+    seen = []
+    there = fit(task, "processes", chunk=2, progress=lambda done, total: seen.append(done))
+    assert there.plan.engine == "processes"
+    assert same(there, fit(task, "sequential"))
+    assert seen == sorted(seen)
+    assert seen[-1] == 5 * task.training.steps
+
+
+def failing() -> nn.Module:
+    raise ZeroDivisionError
+
+
+def test_a_failure_in_a_worker_is_told_here(task, monkeypatch) -> None:
+    material = engines.Material(torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64), (torch.arange(4),))
+    job = engines.Job(factory=torch.nn.modules.module._WrappedHook, training=task.training, seed=0)  # importable, not buildable
+    plan = engines.Plan(engine="processes", chunk=1, stacked=False, workers=1)
+    with pytest.raises(TypeError):
+        list(engines.run(plan, job, material, [0], tick=lambda _: None))
+
+
+def test_a_local_factory_stays_in_this_process(task) -> None:
+    assert not engines.movable(lambda: nn.Linear(2, 2))
+    assert engines.movable(task.network)
+    with pytest.raises(RecipeError, match="`factory` must be a function or dataclass of an importable module"):
+        Ensemble.fit(lambda: task.network(), task.inputs, task.targets, task.shards, engine="processes", device="cpu")
+
+
+def test_ray_is_asked_for_by_name_and_missed_clearly(task, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(RecipeError, match="Ray is not installed"):
+        fit(task, "ray")
+
+
+def test_a_cluster_gives_what_the_loop_gives(task, monkeypatch) -> None:
+    """A stand-in with Ray's five verbs; the real one is too large for a test."""
+    begun = []
+    fake = SimpleNamespace(
+        is_initialized=lambda: bool(begun),
+        init=lambda: begun.append(1),
+        remote=lambda **_: lambda function: SimpleNamespace(remote=lambda *given: lambda: function(*given)),
+        wait=lambda refs, num_returns: (refs[-1:], refs[:-1]),
+        get=lambda ref: ref(),
+    )
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    assert same(fit(task, "ray", chunk=2), fit(task, "sequential"))
+    assert begun
+
+
+@pytest.mark.parametrize(
+    ("alone", "stacked", "cores", "expected"),
+    [
+        (1e-6, 1e-9, 2, ("sequential", False)),  # over before anything could start
+        (0.010, 0.020, 1, ("sequential", False)),
+        (0.010, 0.004, 1, ("stacked", True)),
+        (0.010, 0.020, 2, ("processes", False)),
+        (0.010, 0.004, 2, ("processes", True)),
+    ],
+)
+def test_the_quickest_way_is_chosen(task, monkeypatch, alone: float, stacked: float, cores: int, expected: tuple) -> None:
+    monkeypatch.setattr(engines, "probe", lambda job, material, *, stack: stacked if stack else alone)
+    training = engines.replace(task.training, steps=100)
+    job = engines.Job(factory=task.network, training=training, seed=0)
+    shards = tuple(torch.arange(4) for _ in range(100))
+    material = engines.Material(torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64), shards)
+    plan = engines.quickest(job, material, workers=cores, chunk=None)
+    assert (plan.engine, plan.stacked) == expected
+    assert "ms" in plan.reason or "nothing to gain" in plan.reason
+
+
+def test_a_real_measurement_ends_in_a_plan(task) -> None:
+    assert fit(task, "auto").plan.engine in ("sequential", "stacked", "processes")
+
+
+@pytest.mark.parametrize(("count", "size", "expected"), [(250, 300, 250), (250, 128, 125), (10, 4, 4), (1, 8, 1)])
+def test_chunks_are_even(count: int, size: int, expected: int) -> None:
+    assert engines.even(count, size) == expected
+
+
+def test_a_worker_is_handed_its_own_teachers_records_only(task) -> None:
+    shards = tuple(torch.from_numpy(shard) for shard in task.shards)
+    material = engines.Material(torch.from_numpy(task.inputs), torch.from_numpy(task.targets), shards)
+    inputs, targets, local = material.part([1, 3])
+    assert len(inputs) == len(targets) == len(task.shards[1]) + len(task.shards[3])
+    assert (inputs[local[1]] == task.inputs[task.shards[3]]).all()
+    assert repr(material) == "Material(5 shards)"

@@ -1,0 +1,142 @@
+"""K networks as one: resumable, in one file, asked in streams."""
+
+import stat
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import tutelage.teachers.ensemble as ensemble_module
+from tutelage.privacy.errors import DataError, RecipeError, Unsealed
+from tutelage.teachers.ensemble import Ensemble
+from tutelage.teachers.training import Training
+
+
+def fit(task, **changed) -> Ensemble:
+    settings = {"training": task.training, "engine": "sequential", "device": "cpu", "seed": 1} | changed
+    return Ensemble.fit(task.network, task.inputs, task.targets, task.shards, **settings)
+
+
+def test_teachers_learn_from_their_own_unequal_shards(task) -> None:
+    trained = fit(task, training=replace(task.training, steps=150, rate=5e-3), engine="stacked")
+    votes = trained.predict(task.inputs)
+    for k in (0, 2, 3, 4):
+        assert (votes[k] == task.targets)[task.shards[k]].mean() > 0.8
+    assert (votes[3] == task.targets)[500:].mean() > 0.6
+    assert len(trained) == 5
+    assert repr(trained) == "Ensemble(5 teachers)"
+
+
+def test_one_seed_one_file(task, tmp_path) -> None:
+    for name, engine, seed in (("a", "stacked", 1), ("b", "stacked", 1), ("c", "stacked", 2)):
+        fit(task, engine=engine, seed=seed).save(tmp_path / "private" / name)
+    one, two, three = ((tmp_path / "private" / name).read_bytes() for name in "abc")
+    assert one == two
+    assert one != three
+
+
+class Interrupted(Exception):
+    """Stands for a power cut."""
+
+
+def test_an_interrupted_fit_goes_on_and_gives_the_same_file(task, tmp_path, monkeypatch) -> None:
+    private = tmp_path / "private"
+    fit(task, chunk=2).save(private / "whole")
+
+    def cut(done: int, total: int) -> None:
+        if done > 3.5 * task.training.steps:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        fit(task, chunk=2, checkpoint=private / "chunks", progress=cut)
+    kept = sorted(path.name for path in (private / "chunks").iterdir())
+    assert kept == ["chunk-000000-000001.safetensors"]  # the second chunk was not finished
+
+    trained = []
+    original = ensemble_module.run
+
+    def watched(plan, job, material, teachers, *, tick):
+        trained.extend(teachers)
+        return original(plan, job, material, teachers, tick=tick)
+
+    monkeypatch.setattr(ensemble_module, "run", watched)
+    steps = []
+    fit(task, chunk=2, checkpoint=private / "chunks", progress=lambda done, total: steps.append((done, total))).save(
+        private / "resumed"
+    )
+    assert trained == [2, 3, 4]
+    assert steps[0] == (2 * task.training.steps, 5 * task.training.steps)
+    assert steps[-1] == (5 * task.training.steps, 5 * task.training.steps)
+    assert (private / "resumed").read_bytes() == (private / "whole").read_bytes()
+
+    fit(task, chunk=2, checkpoint=private / "chunks").save(private / "again")  # nothing left to train
+    assert (private / "again").read_bytes() == (private / "whole").read_bytes()
+
+
+def test_another_fit_s_chunks_are_refused(task, tmp_path) -> None:
+    fit(task, checkpoint=tmp_path / "private")
+    with pytest.raises(RecipeError, match="`checkpoint` must hold chunks of this same fit"):
+        fit(task, checkpoint=tmp_path / "private", seed=2)
+
+
+def test_a_damaged_chunk_is_refused(task, tmp_path) -> None:
+    fit(task, checkpoint=tmp_path / "private")
+    path = next((tmp_path / "private").iterdir())
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(DataError, match="`path` must name a whole safetensors file"):
+        fit(task, checkpoint=tmp_path / "private")
+
+
+def test_streamed_votes_equal_unstreamed_votes(task) -> None:
+    trained = fit(task)
+    whole = trained.predict(task.inputs, block=10**6)
+    assert whole.shape == (5, len(task.inputs))
+    assert whole.dtype == np.uint8
+    assert np.array_equal(trained.predict(task.inputs, block=100), whole)
+    for k in range(5):
+        with torch.no_grad():
+            plain = trained.network(k)(torch.from_numpy(task.inputs)[:, None]).argmax(dim=1).numpy()
+        assert np.array_equal(whole[k], plain)
+    assert trained.predict(task.inputs[:0]).shape == (5, 0)
+
+
+def test_bytes_and_floats_are_the_same_images(task) -> None:
+    images = (task.inputs * 255).round().astype(np.uint8)
+    trained = fit(task)
+    assert np.array_equal(trained.predict(images), trained.predict(images.astype(np.float32) / 255))
+
+
+def test_a_saved_ensemble_votes_the_same_and_is_its_owner_s(task, tmp_path) -> None:
+    trained, path = fit(task), tmp_path / "private" / "teachers.safetensors"
+    trained.save(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert np.array_equal(Ensemble.load(path, device="cpu").predict(task.inputs), trained.predict(task.inputs))
+    with pytest.raises(Unsealed):
+        trained.save(tmp_path / "release.safetensors")
+    with pytest.raises(DataError, match="`state` must hold"):
+        Ensemble.load(path, factory=lambda: nn.Linear(2, 2))
+
+
+def mixing() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.Linear(8, 10))
+
+
+def test_what_cannot_be_trained_is_refused_before_training(task) -> None:
+    x, y, shards = task.inputs, task.targets, task.shards
+    cases = [
+        (RecipeError, "GroupNorm", (mixing, x, y, shards), {}),
+        (RecipeError, "`shards` must each hold", (task.network, x, y, [[]]), {}),
+        (RecipeError, "`shards` must index", (task.network, x, y, [[len(x)]]), {}),
+        (RecipeError, "`factory` must build", (task.network, x[:, :4], y, shards), {}),
+        (DataError, "`targets` must be labels", (task.network, x, y + 1, shards), {}),
+        (DataError, "`targets` must have one", (task.network, x, y[:9], shards), {}),
+        (RecipeError, "`augmentation` must be None", (task.network, x.reshape(len(x), -1), y, shards), {}),
+        (RecipeError, "`engine` must be one of", (task.network, x, y, shards), {"engine": "dask"}),
+        (RecipeError, "`chunk` must be", (task.network, x, y, shards), {"chunk": 0}),
+        (RecipeError, "`device` must be one", (task.network, x, y, shards), {"device": "cuda:77"}),
+    ]
+    for kind, message, arguments, keywords in cases:
+        with pytest.raises(kind, match=message):
+            Ensemble.fit(*arguments, **({"device": "cpu", "training": Training(steps=1)} | keywords))

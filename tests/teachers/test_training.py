@@ -1,0 +1,100 @@
+"""A stack of teachers learns what each would have learned alone, whoever stands beside it."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import nn
+
+from tutelage.privacy.errors import RecipeError
+from tutelage.teachers.training import Stream, Training, train_one, train_stack
+
+CPU = torch.device("cpu")
+
+
+def quiet(_: int) -> None:
+    return None
+
+
+def both(task, training: Training, *, products: bool, numbers: list[int]):
+    inputs, targets = torch.from_numpy(task.inputs)[:, None], torch.from_numpy(task.targets)
+    shards = [torch.from_numpy(task.shards[k]) for k in numbers]
+    stack = train_stack(
+        task.network, inputs, targets, shards, training=training, seed=3, teachers=numbers, tick=quiet,
+        compiled=False, products=products,
+    )  # fmt: skip
+    alone = [
+        train_one(task.network, inputs[s], targets[s], training=training, seed=3, teacher=k, tick=quiet)
+        for k, s in zip(numbers, shards, strict=True)
+    ]
+    return stack, alone
+
+
+@pytest.mark.parametrize("products", [False, True])
+@pytest.mark.parametrize(("optimizer", "rate", "tolerance"), [("sgd", 0.05, 1e-4), ("adam", 2e-3, 2e-3)])
+def test_stacked_training_equals_sequential_training(task, products: bool, optimizer: str, rate: float, tolerance: float) -> None:
+    training = replace(task.training, optimizer=optimizer, rate=rate)
+    stack, alone = both(task, training, products=products, numbers=[0, 1, 2, 3])
+    fresh = [Stream(3, k, CPU).build(task.network).state_dict() for k in range(4)]
+    moved = 0.0
+    for name, tensor in stack.items():
+        for k, state in enumerate(alone):
+            assert torch.allclose(tensor[k], state[name], atol=tolerance), (name, k)
+            moved = max(moved, (state[name] - fresh[k][name]).abs().max().item())
+    assert moved > 10 * tolerance  # or equality would say nothing
+
+
+def test_a_teacher_does_not_depend_on_its_neighbours(task) -> None:
+    training = replace(task.training, optimizer="sgd", rate=0.05)
+    together, _ = both(task, training, products=False, numbers=[0, 2, 3])
+    apart, _ = both(task, training, products=False, numbers=[2])
+    for name, tensor in apart.items():
+        assert torch.allclose(tensor[0], together[name][1], atol=1e-4)
+
+
+def test_teachers_differ_from_each_other(task) -> None:
+    stack, _ = both(task, task.training, products=False, numbers=[0, 2])
+    assert not torch.allclose(stack["1.weight"][0], stack["1.weight"][1], atol=1e-2)
+
+
+def test_every_record_is_seen_once_each_time_around() -> None:
+    order = Stream(0, 5, CPU).order(7, 30)
+    assert order.shape == (30,)
+    for start in (0, 7, 14, 21):
+        assert sorted(order[start : start + 7].tolist()) == list(range(7))
+    assert order[:7].tolist() != order[7:14].tolist()
+
+
+def test_dropout_and_buffers_are_carried(task) -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.Sequential(nn.Flatten(), nn.Dropout(0.2), nn.Linear(64, 10))
+            self.register_buffer("scale", torch.tensor(2.0))
+
+        def forward(self, x):
+            return self.layers(x) * self.scale
+
+    inputs, targets = torch.from_numpy(task.inputs)[:, None], torch.from_numpy(task.targets)
+    shards = [torch.from_numpy(s) for s in task.shards[:2]]
+    state = train_stack(
+        Net, inputs, targets, shards, training=task.training, seed=0, teachers=[0, 1], tick=quiet, compiled=False, products=False
+    )  # fmt: skip
+    assert state["scale"].tolist() == [2.0, 2.0]
+    assert state["layers.2.weight"].shape == (2, 10, 64)
+
+
+def test_the_rate_climbs_and_then_falls_to_nothing() -> None:
+    training = Training(steps=100, rate=1.0, warmup=0.1)
+    rates = [training.rate_at(step) for step in range(100)]
+    assert rates[0] < 0.2
+    assert max(rates) == rates[9]
+    assert rates[-1] < 0.001
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"steps": 0}, {"rate": 0}, {"optimizer": "adagrad"}, {"precision": "half"}, {"smoothing": 1.0}]
+)
+def test_impossible_settings_are_refused(wrong: dict) -> None:
+    with pytest.raises(RecipeError, match=f"`{next(iter(wrong))}` must be"):
+        Training(**wrong)

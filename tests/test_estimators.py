@@ -1,0 +1,116 @@
+"""Named models: the same every time, stored without pickle, and read only when they are what they say."""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import tutelage as tt
+from tutelage.estimators import ESTIMATORS, estimator, flat, load, store
+from tutelage.privacy.errors import DataError, RecipeError
+
+INPUTS = np.random.default_rng(0).normal(size=(60, 4, 3)).astype(np.float32)
+TARGETS = np.arange(60) % 3
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_models_come_back_as_they_were_stored(kind: str, tmp_path: Path) -> None:
+    model = estimator(kind, seed=1).fit(flat(INPUTS), TARGETS)
+    store(model, tmp_path / "model.skops")
+    again = load(tmp_path / "model.skops")
+    assert np.array_equal(again.predict(flat(INPUTS)), model.predict(flat(INPUTS)))
+
+
+@pytest.mark.parametrize("kind", ESTIMATORS)
+def test_a_seed_fixes_a_model(kind: str) -> None:
+    one, two = (estimator(kind, seed=3).fit(flat(INPUTS), TARGETS).predict(flat(INPUTS) + 0.1) for _ in range(2))
+    assert np.array_equal(one, two)
+
+
+def test_unknown_kinds_are_refused_with_the_nearest() -> None:
+    with pytest.raises(RecipeError, match=r"Got 'neighbors' instead. Did you mean 'neighbours'\?"):
+        estimator("neighbors")
+    with pytest.raises(RecipeError, match=r"Got 'qqq' instead\.$"):
+        estimator("qqq")
+
+
+def test_records_become_rows() -> None:
+    assert flat(INPUTS).shape == (60, 12)
+    assert flat(np.zeros((5,))).shape == (5, 1)
+    assert flat(np.zeros((0, 8, 8))).shape == (0, 64)
+
+
+def test_files_that_hold_anything_else_are_refused(tmp_path: Path) -> None:
+    import skops.io
+    from sklearn.preprocessing import FunctionTransformer
+
+    skops.io.dump(FunctionTransformer(func=np.linalg.svd), tmp_path / "code.skops")
+    with pytest.raises(DataError, match=r"scikit-learn models only. Got .* in code.skops"):
+        load(tmp_path / "code.skops")
+    (tmp_path / "text.skops").write_text("no model")
+    with zipfile.ZipFile(tmp_path / "zip.skops", "w") as archive:
+        archive.writestr("other", "content")
+    for name in ("text.skops", "zip.skops", "none.skops"):
+        with pytest.raises(DataError, match=f"stored by this package. Got {name}"):
+            load(tmp_path / name)
+
+
+# ── teachers and students made of them ────────────────────────────────────────────────────────────────────────────────
+
+
+def test_teachers_learn_from_their_own_shard_alone() -> None:
+    private = tt.Private.of(INPUTS, TARGETS)
+    shards = private.split(5, seed=0)
+    teachers = tt.EstimatorTeachers("neighbours")
+    said: list[tuple[int, int]] = []
+    teachers.fit(private, shards, progress=lambda done, total: said.append((done, total)))
+    assert len(teachers) == 5
+    assert said == [(k, 5) for k in range(1, 6)]
+    votes = teachers.vote(INPUTS)
+    assert votes.shape == (5, 60)
+    own = [estimator("neighbours").fit(flat(INPUTS[shards[k]]), TARGETS[shards[k]]).predict(flat(INPUTS)) for k in range(5)]
+    right: list[bool] = []
+    votes.map(lambda opened: right.append(np.array_equal(opened, np.stack(own))) or opened)
+    assert right == [True]
+
+
+def test_a_shard_with_one_class_makes_a_constant_teacher() -> None:
+    private = tt.Private.of(INPUTS[:4], np.asarray([2, 2, 2, 2]))
+    teachers = tt.EstimatorTeachers("kernel").fit(private, private.split(2))
+    seen: list[int] = []
+    teachers.vote(INPUTS[:3]).map(lambda opened: seen.extend(np.unique(opened).tolist()) or opened)
+    assert seen == [2]
+
+
+def test_teachers_vote_after_they_have_learned() -> None:
+    with pytest.raises(DataError, match="`teachers` must be fitted before they vote"):
+        tt.EstimatorTeachers().vote(INPUTS)
+    with pytest.raises(RecipeError, match="`kind` must be one of"):
+        tt.EstimatorTeachers("oracle")
+
+
+@pytest.mark.parametrize("student", [tt.SupervisedStudent, tt.SpreadingStudent])
+def test_students_live_with_few_answers(student: type, tmp_path: Path) -> None:
+    public = tt.Public.of(INPUTS)
+    nothing = np.full(60, -1)
+    assert (student("kernel").fit(public, nothing).predict(INPUTS) == 0).all()
+    one = nothing.copy()
+    one[7] = 2
+    constant = student("kernel").fit(public, one)
+    assert (constant.predict(INPUTS) == 2).all()
+    path = constant.save(tmp_path / "student")
+    assert path == tmp_path / "student.skops"
+    assert (load(path).predict(flat(INPUTS)) == 2).all()
+
+
+def test_spreading_outvotes_a_wrong_answer_and_reaches_the_unanswered() -> None:
+    generator = np.random.default_rng(1)
+    truth = np.arange(200) % 2
+    points = generator.normal(size=(200, 2)) * 0.3 + truth[:, None] * 4.0
+    labels = np.where(np.arange(200) < 60, truth, -1)
+    labels[:6] = 1 - labels[:6]  # six wrong answers of sixty
+    model = tt.SpreadingStudent("kernel").fit(tt.Public.of(points), labels)
+    assert (model.predict(points) == truth).all()

@@ -1,0 +1,178 @@
+"""The page: whole, self-contained, honest, and without private figures where it may leave."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.walk.tiny import tiny_run
+
+import tutelage as tt
+from tutelage.planning import Aggregation, MeanPlan
+from tutelage.privacy.errors import LedgerError, RecipeError
+from tutelage.report import plots
+from tutelage.runs import CONTROLS, RunFolder
+
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+
+
+class Checked(HTMLParser):
+    """Refuse elements that do not close in order, and collect what a browser would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.fetched: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.fetched += [
+            value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "srcset", "data", "action")
+        ]
+        for name, value in attributes:
+            if name in ("src", "href", "xlink:href", "srcset", "data", "action") or "url(" in (value or "").replace("url(#", ""):
+                self.fetched.append(value or "")
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attributes)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
+    root = tmp_path_factory.mktemp("report")
+    made = {
+        "hidden": tiny_run(root / "hidden"),
+        "benchmark": tiny_run(root / "benchmark", benchmark=True, aggregation=Aggregation("lnmax")),
+        "no answers worth it": tiny_run(root / "noise", budget=tt.Budget(0.01, 1e-5), controls=False),
+    }
+    return {name: tt.report(outcome.folder, name=f"{name} & more") for name, outcome in made.items()}
+
+
+def words(path: Path) -> str:
+    """Give the page without its pictures."""
+    return re.sub(r"<svg.*?</svg>", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+
+
+def test_pages_are_well_formed_and_fetch_nothing(runs: dict[str, RunFolder]) -> None:
+    for folder in runs.values():
+        for path in (folder.report, folder.inside_report):
+            if not path.exists():
+                continue
+            page = Checked(path.read_text(encoding="utf-8"))
+            assert all(target.startswith(("#", "data:image/png;base64")) for target in page.fetched)
+            assert not page.tags & {"script", "iframe", "link", "object", "embed", "form"}
+            assert "@import" not in path.read_text(encoding="utf-8")
+
+
+def test_names_are_escaped(runs: dict[str, RunFolder]) -> None:
+    assert "<h1>hidden &amp; more</h1>" in words(runs["hidden"].report)
+
+
+def test_the_page_that_may_leave_has_no_figure_from_private_data(runs: dict[str, RunFolder]) -> None:
+    page = runs["hidden"].report.read_text(encoding="utf-8")
+    for name in CONTROLS:
+        assert name.removeprefix("control: ") not in page
+    assert "Not for release" not in page
+    assert "Controls that read private data are under private/, not here." in page
+    for value in runs["hidden"].read_controls().values():
+        assert f"{value:.4f}" not in words(runs["hidden"].report)
+
+
+def test_the_page_that_stays_inside_says_so(runs: dict[str, RunFolder]) -> None:
+    page = words(runs["hidden"].inside_report)
+    assert "<strong>Not for release.</strong>" in page
+    assert "shown because this page stays inside: non-private, all private labels; plurality of teachers" in page
+    assert runs["hidden"].inside_report.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_benchmark_may_show_its_controls_and_says_why(runs: dict[str, RunFolder]) -> None:
+    page = words(runs["benchmark"].report)
+    assert "shown because this data set is public: non-private, all private labels" in page
+    assert "Not covered: controls in scores.json and report.html" in page
+
+
+def test_figures_are_those_of_the_guarantee(runs: dict[str, RunFolder]) -> None:
+    page = words(runs["hidden"].report)
+    assert "<b>8</b><span>ε to quote</span>" in page
+    assert "<b>1.67</b><span>μ (Gaussian DP)</span>" in page
+    assert "<b>7.72 %</b><span>best attack at 0.1 % false positives</span>" in page
+    assert "30 questions about public records were answered." in page
+    assert "<td>NoisyMax</td>" in page
+    assert "μ of a Gaussian answer with this (ε, δ)" in words(runs["benchmark"].report)  # Laplace: not a Gaussian curve
+
+
+def test_a_student_that_bought_nothing_is_told(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    folder = runs["no answers worth it"]
+    assert not folder.inside_report.exists()  # without controls there is nothing that must stay inside
+    original = folder.scores.read_text(encoding="utf-8")
+    folder.scores.write_text(original.replace('"private student": ', '"private student": 0.0, "was": '), encoding="utf-8")
+    tt.report(folder)
+    assert "does not beat the public-only control: these answers bought nothing." in words(folder.report)
+
+
+def test_the_function_stays_a_function(runs: dict[str, RunFolder]) -> None:
+    assert callable(tt.report)  # and not the package of the same name, however often it was imported
+    from tutelage.report import page
+
+    assert tt.report is page.report
+
+
+def test_runs_that_are_not_finished_or_have_moved_on_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match="`run` must be a run folder"):
+        tt.report(tmp_path)
+    outcome = tiny_run(tmp_path / "run", controls=False)
+    with tt.Ledger(outcome.folder.book) as book:
+        book.note(remark="somebody was here")
+    with pytest.raises(LedgerError, match="must name the newest row"):
+        tt.report(outcome.folder)
+
+
+# ── pictures ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_galleries_show_images_alone() -> None:
+    assert plots.gallery(np.zeros((3, 7)), np.arange(3)) is None
+    assert plots.gallery(np.empty(0), np.empty(0)) is None
+    assert plots.gallery(np.empty((0, 8, 8)), np.empty(0)) is None
+    for shape in ((13, 8, 8), (3, 1, 28, 28)):
+        figure = plots.gallery(np.random.default_rng(0).random(shape), np.arange(shape[0]))
+        assert figure is not None
+        assert len(figure.axes[0].texts) == shape[0]
+
+
+def test_attack_curves_are_drawn_from_their_bound() -> None:
+    figure = plots.attack_curve(lambda fpr: np.minimum(1.0, 3 * fpr))
+    curve = figure.axes[0].lines[0]
+    assert np.allclose(curve.get_ydata(), np.minimum(1.0, 3 * np.asarray(curve.get_xdata())))
+
+
+def test_plan_curves_go_through_the_plan() -> None:
+    plan = MeanPlan(8, 62, 0.075, None, 1e-2).solved()
+    replaced, removed = plots.epsilon_against_teachers(plan, np.arange(4, 101)).axes[0].lines[:2]
+    assert np.interp(8, replaced.get_xdata(), replaced.get_ydata()) == pytest.approx(404.546, abs=1e-3)
+    assert np.interp(8, removed.get_xdata(), removed.get_ydata()) == pytest.approx(115.721, abs=1e-3)
+    answers = plots.queries_against_epsilon(plan, [0.075], np.asarray([plan.epsilon])).axes[0].lines[0]
+    assert answers.get_ydata()[0] == pytest.approx(62)
+    noise = plots.sigma_against_queries(plan, [plan.epsilon or 0.0], np.asarray([62.0])).axes[0].lines[0]
+    assert noise.get_ydata()[0] == pytest.approx(0.075)
+
+
+def test_an_svg_stands_alone_inside_a_page() -> None:
+    text = plots.svg(plots.spending([1.0, 2.0], 3.0))
+    assert text.startswith("<svg")
+    assert text.rstrip().endswith("</svg>")
+    assert "<?xml" not in text

@@ -1,0 +1,183 @@
+"""The second opinion: another accountant's prices, and what it refuses to believe."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import integrate, stats
+from tests.walk.tiny import tiny_run
+
+import tutelage as tt
+from tutelage.planning import Aggregation, Sanitise
+from tutelage.privacy import accounting
+from tutelage.privacy.errors import LedgerError, RecipeError
+from tutelage.privacy.events import (
+    Event,
+    Gaussian,
+    Laplace,
+    NoisyMax,
+    NonPrivate,
+    Sampled,
+    SmoothRelease,
+    SparseVector,
+    Threshold,
+)
+from tutelage.runs import RunFolder
+from tutelage.verification import _mu_at_least, _smooth_renyi, recomputed, verify
+
+BOOKS: dict[str, list[tuple[Event, int]]] = {
+    "gaussian": [(Gaussian(2.0, 30.0), 50)],
+    "votes": [(NoisyMax("gaussian", 40.0), 200)],
+    "votes of three": [(NoisyMax("gaussian", 40.0, 3), 20)],
+    "confident": [(NoisyMax("gaussian", 40.0), 100), (Threshold(150.0), 640)],
+    "laplace": [(Laplace(1.0, 20.0), 30)],
+    "laplace votes": [(NoisyMax("laplace", 20.0), 100)],
+    "sparse vector": [(SparseVector(0.1, 0.2, 3), 4)],
+    "mixed": [(NoisyMax("laplace", 50.0), 10), (Gaussian(1.0, 10.0), 5)],
+    "sampled": [(Sampled(Gaussian(1.0, 1.1), 0.01), 100)],
+    "sampled laplace": [(Sampled(Laplace(1.0, 2.0), 0.01), 50)],
+    "smooth": [(NoisyMax("gaussian", 40.0), 100), (SmoothRelease(0.01, 20.0), 1)],
+}
+
+
+# ── prices ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", BOOKS)
+def test_our_price_is_not_below_the_other_accountants(name: str) -> None:
+    price, accountant = recomputed(BOOKS[name])
+    ours = accounting.cost(BOOKS[name], 1e-5)
+    again = price(1e-5)
+    assert again <= ours.epsilon * 1.005 + 1e-3
+    assert again >= ours.epsilon * 0.7  # the same order: neither left something out
+    assert accountant.startswith("dp-accounting")
+
+
+def test_where_ours_is_exact_both_agree() -> None:
+    for name in ("gaussian", "votes", "votes of three", "confident"):
+        assert recomputed(BOOKS[name])[0](1e-5) == pytest.approx(accounting.cost(BOOKS[name], 1e-5).epsilon, rel=5e-3)
+
+
+def test_nothing_costs_nothing_and_a_look_costs_infinity() -> None:
+    assert recomputed([])[0](1e-5) == 0.0
+    assert recomputed([(NonPrivate("curious"), 1), *BOOKS["votes"]])[0](1e-5) == math.inf
+
+
+FIXED = Sampled(Gaussian(1.0, 1.0), 0.1, "fixed", 1, 10)
+
+
+@pytest.mark.parametrize("pairs", [[(FIXED, 1)], [*BOOKS["smooth"], *BOOKS["laplace"]]])
+def test_what_it_cannot_price_is_refused(pairs: list[tuple[Event, int]]) -> None:
+    with pytest.raises(LedgerError, match="every event"):
+        recomputed(pairs)[0](1e-5)
+
+
+@pytest.mark.parametrize("order", [1.5, 4.0, 12.0])
+def test_the_smooth_release_is_priced_by_its_definition(order: float) -> None:
+    event = SmoothRelease(0.03, 4.0)
+    wide, narrow = stats.norm(1.0, 4.0 * math.exp(0.03)), stats.norm(0.0, 4.0)  # the worst pair: the second narrower
+    inside = integrate.quad(lambda x: math.exp(order * wide.logpdf(x) + (1 - order) * narrow.logpdf(x)), -400, 400, limit=500)[0]
+    price = _smooth_renyi(event, np.asarray([order]))[0]
+    assert price == pytest.approx(math.log(inside) / (order - 1), rel=1e-6)
+    assert price == pytest.approx(accounting.smooth_release_rdp(0.03, 4.0, order)[0], rel=1e-9)
+
+
+def test_the_smooth_release_is_infinite_beyond_its_last_order() -> None:
+    limit = 1 / (1 - math.exp(-0.06))
+    below, above = _smooth_renyi(SmoothRelease(0.03, 4.0), np.asarray([limit - 0.01, limit + 0.01]))
+    assert math.isfinite(below)
+    assert math.isinf(above)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(8.0, 1e-5), (0.01, 1e-9), (200.0, 1e-3), (1.0, 1e-12)])
+def test_the_gaussian_behind_a_pair_is_found_again(epsilon: float, delta: float) -> None:
+    assert _mu_at_least(epsilon, delta) == pytest.approx(accounting.epsilon_mu(epsilon, delta), rel=1e-6)
+
+
+# ── runs ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
+    root = tmp_path_factory.mktemp("runs")
+    ways = {
+        "gnmax": Aggregation("gnmax"),
+        "lnmax": Aggregation("lnmax"),
+        "confident": Aggregation("confident-gnmax", threshold=1.0),  # every second test passes: far less than the budget
+        "sanitised": Aggregation("gnmax", sanitise=Sanitise(3.0, 0.02, 20.0)),
+        "confident, sanitised": Aggregation("confident-gnmax", threshold=0.5, sanitise=Sanitise(3.0, 0.02, 20.0)),
+    }
+    return {name: tiny_run(root / name, aggregation=how, controls=False).folder for name, how in ways.items()}
+
+
+@pytest.mark.parametrize("name", ["gnmax", "lnmax", "confident", "sanitised", "confident, sanitised"])
+def test_good_runs_are_believed(runs: dict[str, RunFolder], name: str) -> None:
+    verdict = verify(runs[name].root)  # a path does, as well as a RunFolder
+    assert verdict.recomputed_epsilon <= verdict.claimed_epsilon * 1.005
+    assert verdict.against_private_book
+    assert tt.verify(runs[name]) == verdict
+
+
+def spoilt(run: RunFolder, to: Path, **change: Any) -> RunFolder:
+    """Copy the release alone, with another claim."""
+    folder = RunFolder(to)
+    folder.release.mkdir(parents=True)
+    folder.exported_book.write_bytes(run.exported_book.read_bytes())
+    claim = {**json.loads(run.guarantee.read_text(encoding="utf-8")), **change}
+    folder.guarantee.write_text(json.dumps({k: v for k, v in claim.items() if v is not ...}), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "why"),
+    [
+        ("confident", {"epsilon": 7.5, "mu": 9.0}, "`epsilon` must not be below the budget, where a test decides"),
+        ("confident", {"adjacency": "add-remove"}, "`adjacency` must be what the book was opened with"),
+        ("lnmax", {"mu_is_exact": True}, "`mu_is_exact` must be false"),
+        ("lnmax", {"mu": 0.1}, "`mu` must not be below that of a Gaussian answer with this ε"),
+        ("lnmax", {"implied_tpr_at_fpr_0.001": 0.002}, "`implied_tpr_at_fpr_0.001` must not be below what the book implies"),
+        ("sanitised", {"epsilon": 1.0}, "`epsilon` must not be below what the book costs"),
+        ("sanitised", {"implied_tpr_at_fpr_0.001": 0.002}, "must not be below what the book implies"),
+        ("confident, sanitised", {"implied_tpr_at_fpr_0.001": 0.5}, "must not be below what its ε implies"),
+        ("gnmax", {"implied_tpr_at_fpr_0.001": 0.07}, "must not be below what its μ implies"),
+    ],
+)
+def test_claims_that_promise_too_much_are_refused(
+    runs: dict[str, RunFolder], tmp_path: Path, name: str, change: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(LedgerError, match=why):
+        verify(spoilt(runs[name], tmp_path / "copy", **change))
+
+
+@pytest.mark.parametrize("change", [{"mu": ...}, {"events": ...}, {"delta": None}, {"epsilon": True}, {"mu": [1]}])
+def test_claims_without_their_fields_are_refused(runs: dict[str, RunFolder], tmp_path: Path, change: dict[str, Any]) -> None:
+    with pytest.raises(RecipeError, match=r"readable guarantee\.json with its documented fields"):
+        verify(spoilt(runs["gnmax"], tmp_path / "copy", **change))
+
+
+def test_claims_that_promise_less_are_the_owners_to_make(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    modest = {"epsilon": 20.0, "mu": 9.0, "implied_tpr_at_fpr_0.001": 1.0}
+    assert verify(spoilt(runs["gnmax"], tmp_path / "copy", **modest)).claimed_epsilon == 20.0
+    boundless = {"epsilon": "infinity", "mu": "infinity"}
+    assert verify(spoilt(runs["gnmax"], tmp_path / "other", **boundless)).claimed_epsilon == math.inf
+
+
+def test_a_book_that_may_not_be_read_is_left_alone(runs: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: "private" not in str(path) and real(path, mode))
+    assert verify(runs["gnmax"]).against_private_book is False
+
+
+def test_a_missing_book_is_refused(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    folder = spoilt(runs["gnmax"], tmp_path / "copy")
+    folder.exported_book.unlink()
+    with pytest.raises(LedgerError, match="`book` must be a readable export"):
+        verify(folder)
+    with pytest.raises(RecipeError, match="`run` must be a run folder"):
+        verify(tmp_path / "none")

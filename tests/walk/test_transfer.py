@@ -1,0 +1,245 @@
+"""The verb itself, on a walk that takes a fraction of a second."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.walk.tiny import QUESTIONS, Killed, kill_after, tiny_run
+
+import tutelage as tt
+from tutelage.planning import Aggregation, Sanitise
+from tutelage.privacy.errors import LedgerError, RecipeError
+from tutelage.privacy.ledger import Ledger
+from tutelage.runs import CONTROLS, RunFolder
+from tutelage.verification import verify
+
+CONFIDENT = Aggregation("confident-gnmax", threshold=0.5, answers=10)
+SANITISED = Aggregation("gnmax", sanitise=Sanitise(order=3.0, beta=0.02, sigma=20.0))
+
+
+def rows(out: Path) -> list[str]:
+    with Ledger(out / "private" / "book.sqlite") as book:
+        return [row.kind for row in book.entries()]
+
+
+# ── what is refused before anything is written ────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("choices", "rule"),
+    [
+        (
+            {"private_unit": "record", "budget": tt.Budget(8.0, 1e-5, tt.Unit("patient"))},
+            "`unit` of the budget must be the data's",
+        ),
+        ({"queries": 61}, "`queries` must be between 1 and the public pool's 60 records. Got 61"),
+        ({"queries": 0}, "`queries` must be between 1"),
+        ({"shards": 121}, "`shards` must be between 1 and the number of units, 120"),
+        ({"aggregation": Aggregation("gnmax", sigma=1e-3)}, "`sigma` must let one answer fit ε = 8"),
+        ({"aggregation": Aggregation("lnmax", gamma=100.0)}, "`gamma` must let one answer fit ε = 8"),
+        ({"aggregation": Aggregation(sanitise=Sanitise(30.0, 0.001, 5.0))}, "`sanitise.order` must satisfy conditions C5 and C6"),
+        ({"questions": lambda public, count: np.asarray([0, 0])}, "`questions` must choose 1 to 30 different records"),
+        ({"questions": lambda public, count: np.asarray([60])}, "`questions` must choose"),
+        ({"questions": lambda public, count: np.arange(31)}, "`questions` must choose"),
+        ({"questions": lambda public, count: np.asarray([0.5])}, "`questions` must choose"),
+    ],
+)
+def test_a_bad_plan_fails_before_anything_is_written(choices: dict[str, Any], rule: str, tmp_path: Path) -> None:
+    with pytest.raises(RecipeError, match=rule):
+        tiny_run(tmp_path / "run", **choices)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sanitising_needs_a_unit_behind_one_teacher(tmp_path: Path) -> None:
+    budget = tt.Budget(8.0, 1e-5, tt.Unit("record", 2))
+    with pytest.raises(RecipeError, match="`sanitise` must come with a unit behind one teacher"):
+        tiny_run(tmp_path / "run", budget=budget, aggregation=SANITISED)
+
+
+def test_a_path_under_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(RecipeError, match="`out` must be a folder that can be written"):
+        tiny_run(tmp_path / "file" / "run")
+
+
+def test_another_budget_on_the_same_book_is_refused(tmp_path: Path) -> None:
+    tiny_run(tmp_path / "run")
+    with pytest.raises(LedgerError, match="`budget` must be the one the book was opened with"):
+        tiny_run(tmp_path / "run", budget=tt.Budget(9.0, 1e-5), resume=True)
+
+
+# ── what is published ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_figures_from_private_data_stay_inside_unless_it_is_a_benchmark(tmp_path: Path) -> None:
+    hidden = tiny_run(tmp_path / "hidden")
+    shown = tiny_run(tmp_path / "shown", benchmark=True)
+    assert set(hidden.folder.read_controls()) == set(CONTROLS)
+    assert not set(CONTROLS) & set(json.loads(hidden.folder.scores.read_text(encoding="utf-8")))
+    assert set(CONTROLS) <= set(json.loads(shown.folder.scores.read_text(encoding="utf-8")))
+    assert hidden.guarantee["excepted"] == []
+    assert "excepted" not in hidden.guarantee["statement"]
+    assert "excepted" in shown.guarantee["statement"]
+
+
+def test_controls_can_be_left_out(tmp_path: Path) -> None:
+    outcome = tiny_run(tmp_path / "run", controls=False)
+    assert outcome.folder.read_controls() == {}
+    assert "control: same questions, true labels" in outcome.scores
+
+
+def test_without_test_data_there_are_no_scores(tmp_path: Path) -> None:
+    outcome = tiny_run(tmp_path / "run", test=None)
+    assert outcome.scores == {}
+    assert json.loads(outcome.folder.scores.read_text(encoding="utf-8")) == {}
+
+
+def test_chosen_questions_are_the_ones_answered(tmp_path: Path) -> None:
+    chosen = np.asarray([59, 3, 17, 20])
+    outcome = tiny_run(tmp_path / "run", questions=lambda public, count: chosen)
+    assert outcome.guarantee["events"][0]["count"] == len(chosen)
+    assert np.flatnonzero(outcome.labels >= 0).tolist() == sorted(chosen.tolist())
+
+
+def test_questions_are_chosen_without_targets(tmp_path: Path) -> None:
+    seen = []
+
+    def questions(public: tt.Public, count: int) -> np.ndarray:
+        seen.append(public.targets)
+        return np.arange(count)
+
+    tiny_run(tmp_path / "run", questions=questions)
+    assert seen == [None]
+
+
+def test_an_older_private_folder_is_closed(tmp_path: Path) -> None:
+    (tmp_path / "run" / "private").mkdir(parents=True, mode=0o755)
+    outcome = tiny_run(tmp_path / "run")
+    assert outcome.folder.private.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_larger_unit_pays_more(tmp_path: Path) -> None:
+    budget = tt.Budget(8.0, 1e-5, tt.Unit("institution", 2))
+    outcome = tiny_run(tmp_path / "run", private_unit="institution", budget=budget)
+    (event,) = outcome.guarantee["events"]
+    assert event["votes"] == 2
+    assert not (outcome.folder.private / "data_dependent_epsilon.npy").exists()  # that bound is for one vote
+    assert verify(outcome.folder).recomputed_epsilon <= 8.0 * 1.005
+
+
+# ── budgets that run out ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_budget_for_fewer_questions_answers_fewer_and_resumes_to_the_same(tmp_path: Path) -> None:
+    few = Aggregation("gnmax", sigma=Aggregation("gnmax").built(tt.Budget(8.0, 1e-5), 13, 10, 3)[0].sigma)  # type: ignore[attr-defined]
+    first = tiny_run(tmp_path / "run", aggregation=few, queries=60)  # blocks of three: the budget ends inside one
+    assert (first.labels >= 0).sum() == 13
+    before = rows(tmp_path / "run")
+    again = tiny_run(tmp_path / "run", aggregation=few, queries=60, resume=True)
+    assert np.array_equal(again.labels, first.labels)
+    assert rows(tmp_path / "run") == before
+    assert again.guarantee["epsilon"] == pytest.approx(8.0, rel=1e-9)
+
+
+def test_a_confident_run_uses_its_budget_up_and_resumes_to_the_same(tmp_path: Path) -> None:
+    eager = Aggregation("confident-gnmax", threshold=0.01, answers=5)  # nearly everything passes: the budget ends early
+    first = tiny_run(tmp_path / "run", aggregation=eager, queries=60)
+    answered = int((first.labels >= 0).sum())
+    assert 4 <= answered < 20
+    assert 7 < first.guarantee["data_independent_epsilon"] <= 8 * (1 + 1e-9)
+    again = tiny_run(tmp_path / "run", aggregation=eager, queries=60, resume=True)
+    assert np.array_equal(again.labels, first.labels)
+    assert again.guarantee == first.guarantee
+
+
+def test_a_run_in_which_nothing_passes_still_ends(tmp_path: Path) -> None:
+    strict = Aggregation("confident-gnmax", threshold=1.0, sigma=1.0, test_ratio=100.0)
+    outcome = tiny_run(tmp_path / "run", aggregation=strict, budget=tt.Budget(500.0, 1e-5), queries=1)
+    for _ in range(20):  # a test with this much noise passes every second time
+        if not (outcome.labels >= 0).any():
+            break
+        outcome = tiny_run(tmp_path / f"run{_}", aggregation=strict, budget=tt.Budget(500.0, 1e-5), queries=1)
+    assert not (outcome.labels >= 0).any()
+    assert "released labels" not in outcome.scores
+    assert outcome.guarantee["epsilon"] == 500.0
+    assert [event["kind"] for event in outcome.guarantee["events"]] == ["Threshold"]
+
+
+# ── kills ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("how", [Aggregation("gnmax"), Aggregation("lnmax"), CONFIDENT, SANITISED], ids=lambda how: how.method)
+def test_kills_waste_budget_and_never_hide_a_release(how: Aggregation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for lives in (3, 1, 0):
+        with monkeypatch.context() as patch:
+            kill_after(patch, lives)
+            with pytest.raises(Killed):
+                tiny_run(tmp_path / "run", aggregation=how, resume=True)
+    with Ledger(tmp_path / "run" / "private" / "book.sqlite") as book:
+        kept = sum(row.body["count"] for row in book.entries() if row.kind == "release")
+    outcome = tiny_run(tmp_path / "run", aggregation=how, resume=True)
+    assert kept == 4
+    assert outcome.guarantee["data_independent_epsilon"] <= 8 * (1 + 1e-9)
+    assert verify(outcome.folder).rows == len(rows(tmp_path / "run"))
+    if not how.adaptive:
+        assert (outcome.labels >= 0).sum() == QUESTIONS - 3
+    if how.sanitise is not None:
+        assert outcome.guarantee["sanitised_epsilon"] is not None  # its room was kept
+
+
+def test_a_budget_eaten_by_kills_still_ends_in_a_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        kill_after(patch, 0)
+        for _ in range(2):
+            with pytest.raises(Killed):
+                tiny_run(tmp_path / "run", queries=2, resume=True)
+    outcome = tiny_run(tmp_path / "run", queries=2, resume=True)
+    assert not (outcome.labels >= 0).any()
+    assert outcome.guarantee["epsilon"] == pytest.approx(8.0, rel=1e-9)  # paid for, and nothing bought
+
+
+# ── the sanitised figure ──────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_sanitised_epsilon_is_charged_and_given_again(tmp_path: Path) -> None:
+    first = tiny_run(tmp_path / "run", aggregation=SANITISED)
+    figure = first.guarantee["sanitised_epsilon"]
+    assert figure > 0
+    assert {event["kind"] for event in first.guarantee["events"]} == {"NoisyMax", "SmoothRelease"}
+    assert first.guarantee["mu_is_exact"] is False
+    again = tiny_run(tmp_path / "run", aggregation=SANITISED, resume=True)
+    assert again.guarantee == first.guarantee
+    assert verify(first.folder).accountant == "dp-accounting, Rényi"
+
+
+def test_a_look_takes_the_sanitised_figure_away(tmp_path: Path) -> None:
+    outcome = tiny_run(tmp_path / "run", aggregation=SANITISED)
+    with Ledger(outcome.folder.book) as book:
+        book.reveal(tt.Sealed([1.0]), reason="curious")
+    again = tiny_run(tmp_path / "run", aggregation=SANITISED, resume=True)
+    assert again.guarantee["epsilon"] == "infinity"
+    assert again.guarantee["sanitised_epsilon"] is None
+
+
+def test_a_failing_teacher_says_no_private_value(tmp_path: Path) -> None:
+    class Talkative:
+        def fit(self, private: Any, shards: Any, *, progress: Any = None) -> Any:
+            return self
+
+        def vote(self, inputs: Any) -> Any:
+            raise ValueError("patient 4711 has a rare disease")
+
+    with pytest.raises(tt.DataError) as caught:
+        tiny_run(tmp_path / "run", teachers=Talkative())
+    assert "4711" not in str(caught.value)
+    assert caught.value.__cause__ is None
+    assert rows(tmp_path / "run") == ["open", "charge"]
+
+
+def test_folders_know_whether_a_book_is_there(tmp_path: Path) -> None:
+    assert not RunFolder(tmp_path).holds_book
+    assert tiny_run(tmp_path / "run").folder.holds_book
