@@ -103,7 +103,7 @@ def test_privacy_imports_little(path: Path) -> None:
             assert (node.module or "").startswith("tutelage.privacy")
 
 
-# ── one file draws noise, three open seals ────────────────────────────────────────────────────────────────────────────
+# ── one file draws noise, two open seals ──────────────────────────────────────────────────────────────────────────────
 
 DRAWS = {
     "random", "secrets", "urandom", "getrandom", "SystemRandom", "default_rng", "Generator", "RandomState", "SeedSequence",
@@ -122,6 +122,23 @@ def names(path: Path) -> list[tuple[int, str]]:
             words = [*(alias.name for alias in node.names), getattr(node, "module", None) or ""]
             found += [(node.lineno, part) for word in words for part in word.split(".")]
     return found
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import random",
+        "from secrets import randbits",
+        "noise = os.urandom(8)",
+        "np.random.default_rng(0)",
+        "generator.normal(0, 1)",
+        "from numpy.random import Generator as G",
+        "scipy.stats.norm.rvs()",
+    ],
+)
+def test_the_scan_sees_noise(line: str, tmp_path: Path) -> None:
+    (tmp_path / "file.py").write_text(line, encoding="utf-8")
+    assert {name for _, name in names(tmp_path / "file.py")} & DRAWS
 
 
 def test_only_mechanisms_draws_noise() -> None:

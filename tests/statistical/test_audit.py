@@ -158,7 +158,7 @@ def test_the_audit_sees_a_certain_difference() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_what_leaks_stays_under_the_claim(name: str, record_property: Callable[[str, object], None]) -> None:
     found = CASES[name].run()
-    record_property("claim", found.claim)
+    record_property("claim", str(found.claim))
     record_property("epsilon", found.epsilon)
     record_property("mu", found.mu)
     assert not found.refuted
@@ -188,7 +188,7 @@ def test_the_smooth_release_stays_under_the_claim(
     smooth: float, size: int, record_property: Callable[[str, object], None]
 ) -> None:
     found = smooth_audit(SMOOTH, SMOOTH, smooth, size)
-    record_property("claim", found.claim)
+    record_property("claim", str(found.claim))
     record_property("epsilon", found.epsilon)
     assert not found.refuted
     assert found.epsilon > 0.5
