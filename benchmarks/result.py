@@ -50,5 +50,5 @@ def _cpu() -> str:
 
 def _command() -> str:
     """Give the command with every folder outside the project by its last name alone."""
-    arguments = [Path(part).name if os.path.isabs(part) else part for part in sys.argv[1:]]
+    arguments = [Path(part).name if os.path.isabs(part) or part.startswith("..") else part for part in sys.argv[1:]]
     return " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *arguments])
