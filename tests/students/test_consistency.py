@@ -122,6 +122,8 @@ def test_what_cannot_be_learned_is_refused(digits) -> None:
     images, _, labels = digits
     with pytest.raises(DataError, match="at least one answer"):
         ConsistencyStudent(device="cpu").fit(images[:10], np.full(10, -1))
+    with pytest.raises(RecipeError, match="must hold images"):
+        ConsistencyStudent(device="cpu").fit(images.reshape(len(images), -1)[:1200], labels)
     with pytest.raises(DataError, match="one entry per input"):
         ConsistencyStudent(device="cpu").fit(images, labels)
     with pytest.raises(DataError, match="must be fitted"):

@@ -125,4 +125,4 @@ def splines(size: int, *, device: torch.device) -> Tensor:
     return torch.where(distance < 1, near, far)
 
 
-DIGITS = Augmentation(rotation=15, scale=0.15, shear=15, shift=2, elastic=1.0)
+DIGITS = Augmentation(rotation=15, scale=0.15, shear=15, shift=2, elastic=1.0, keep=0.15)
