@@ -124,6 +124,7 @@ def queries_against_epsilon(plan: MeanPlan, sigmas: Sequence[float], epsilons: A
     mu = accounting.epsilon_mu(epsilons, delta)
     for colour, sigma in zip(COLOURS, sigmas, strict=False):
         axes.loglog(epsilons, (mu * teachers * sigma / plan.sensitivity()) ** 2, color=colour, label=f"σ = {sigma:.3g}")
+    axes.axhline(1, color=GREY, linewidth=0.8, linestyle=":")  # below it, not even one answer fits
     axes.set(
         xlabel=f"ε at δ = {delta:g}",
         ylabel="answers that fit",

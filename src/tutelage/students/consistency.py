@@ -107,7 +107,9 @@ class ConsistencyStudent:
                 f"Got {len(answers)} for {len(inputs)} inputs and {int((answers >= 0).sum())} instead."
             )
         if inputs.ndim != 4:
-            raise RecipeError(f"`public` must hold images for a student that distorts them. Got {inputs.ndim} dimensions instead.")
+            raise RecipeError(
+                f"`public` must hold images for a student that distorts them. Got {inputs.ndim} dimensions instead."
+            )
         classes = self.classes or int(answers.max()) + 1
         kind = ResidualNet if pick_device(self.device).type == "cuda" else ConvNet  # thirty times less work for a CPU
         factory = self.network or kind(shape=tuple(inputs.shape[1:]), classes=classes)
