@@ -2,6 +2,8 @@
 
 check_bound(bound)
 check_codec(codec, predictions, inputs, released)
+check_masks(codec, shape)
+check_fit(fit, public, other)
 check_mechanism(mechanism, ballots)
 """
 
@@ -13,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tutelage.data.dataset import Private
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import Bound
 from tutelage.privacy.errors import DataError, RecipeError
@@ -123,6 +126,36 @@ def check_codec(codec: Any, predictions: Any, inputs: Any, released: Any) -> Non
     answers = np.asarray(codec.decode(np.asarray(released), asked))
     assert len(answers) == len(asked)
     assert np.array_equal(codec.decode(np.asarray(released), asked), answers), "decode is post-processing: no state, no noise"
+
+
+def check_masks(codec: Any, shape: tuple[int, ...], *, queries: int = 3) -> None:
+    """Encode is total on masks of real numbers: a teacher that says nonsense gets a ballot, never an error (a release)."""
+    rng = np.random.default_rng(21)
+    odd = rng.choice([math.nan, math.inf, -math.inf, 1e308, -1.0, 0.0, 0.5, 1.0], (3, queries, *shape))
+    codes = np.asarray(codec.encode(odd))
+    assert np.isfinite(codes).all(), "encode must be total"
+    for dtype in (np.uint8, bool, np.float32, np.float64):
+        empty = np.asarray(codec.encode(np.zeros((1, queries, *shape), dtype)))
+        assert np.array_equal(empty, codec.encode(np.zeros((1, queries, *shape)))), "a mask's type must not matter"
+    assert codec.encode(np.zeros((0, queries, *shape))).shape == (0, queries, codec.bound.dimension)
+    with pytest.raises(DataError, match="`predictions` must"):
+        codec.encode(np.zeros((2, queries, *shape, 2)))
+    with pytest.raises(AttributeError):  # frozen: what was named is what encodes
+        codec.norm = 1e9
+
+
+def check_fit(fit: Any, public: Any, other: Any) -> None:
+    """Fit takes public data alone and says what it saw; the same data gives the same words, other data others."""
+    codec = fit(public)
+    found = codec.provenance
+    assert (found.source, found.records) == (public.source, len(public))
+    assert len(found.sha256) == 64
+    assert repr(fit(public)) == repr(codec), "the same fit must have the same name, or an answer is paid for twice"
+    assert repr(fit(other)) != repr(codec), "another fit must have another name, or it gets this one's answers"
+    assert fit(other).provenance.sha256 != found.sha256
+    for wrong in (Private.of(public.inputs, public.targets), public.targets, None):
+        with pytest.raises(DataError, match="`public` must be Public"):
+            fit(wrong)
 
 
 # ── mechanisms ────────────────────────────────────────────────────────────────────────────────────────────────────────

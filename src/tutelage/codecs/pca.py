@@ -1,0 +1,119 @@
+"""Principal components of public masks (Fay et al. 2022, Section 2.3)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.codecs.checks import not_negative, positive, sizes, whole
+from tutelage.codecs.fitting import QUANTILE, Provenance, passes, provenance, public_masks, public_norm
+from tutelage.codecs.passes import decoded, encoded
+from tutelage.codecs.spectrum import Spectrum, held_out, principal
+from tutelage.data.dataset import Public
+from tutelage.privacy.bounds import Ball
+from tutelage.privacy.errors import RecipeError
+
+Array = npt.NDArray[Any]
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class PCA:
+    """Keep the first components of public masks; shrink each released deviation by how much of it is noise.
+
+    `noise` is the standard deviation of the noise on one coordinate of the released *mean* (`NoisyMean.sigma / teachers`);
+    with 0 nothing is shrunk.
+    """
+
+    shape: tuple[int, ...]
+    spectrum: Spectrum
+    components: int
+    norm: float
+    noise: float = 0.0
+    provenance: Provenance | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "shape", sizes("shape", self.shape))
+        positive(norm=self.norm)
+        not_negative(noise=self.noise)
+        whole(components=self.components)
+        if self.components > len(self.spectrum.vectors):
+            found = len(self.spectrum.vectors)
+            raise RecipeError(f"`components` must be at most the {found} that were found. Got {self.components!r} instead.")
+
+    @classmethod
+    def fit(
+        cls,
+        public: Public,
+        *,
+        components: int | None = None,
+        noise: float = 0.0,
+        norm: float | None = None,
+        centre: bool = True,
+        rank: int = 512,
+        folds: int = 0,
+        quantile: float = QUANTILE,
+    ) -> PCA:
+        """Find components of public masks or shapes; without a number keep those whose variance exceeds the noise's.
+
+        `centre=False` is the papers' encoder, which keeps the mean inside the code. Without `norm` the clip is a quantile
+        of the public codes' norms. With `folds` ≥ 2 variances are measured on masks left out of the fit: do so when there are
+        fewer masks than some ten per component.
+        """
+        targets = public_masks(public)
+        shape = tuple(targets.shape[1:])
+        not_negative(noise=noise)
+        if components is None and not noise:
+            raise RecipeError("`noise` must be given where `components` is not: it decides how many are kept. Got 0 instead.")
+        if not isinstance(folds, int) or folds < 0 or folds == 1 or folds > len(targets):
+            raise RecipeError(f"`folds` must be 0, or from 2 to the {len(targets)} masks. Got {folds!r} instead.")
+        if folds:
+            spectrum = held_out(targets, centre=centre, rank=rank, folds=folds)
+        else:
+            spectrum = principal(passes(targets), math.prod(shape), records=len(targets), centre=centre, rank=rank)
+        kept = spectrum.above(noise) if components is None else components
+        draft = cls(shape, spectrum, kept, 1.0, noise)
+        if norm is None:
+            norm = public_norm(targets, draft.forward, quantile=quantile)
+        return cls(shape, spectrum, kept, norm, noise, provenance(public))
+
+    def at_noise(self, noise: float) -> PCA:
+        """Choose the components anew for another noise; nothing is fitted again."""
+        kept = self.spectrum.above(noise)
+        return PCA(self.shape, self.spectrum, kept, self.norm, noise, self.provenance)
+
+    @property
+    def bound(self) -> Ball:
+        """Short vectors."""
+        return Ball(self.components, self.norm)
+
+    def forward(self, rows: Array) -> Array:
+        """Project masks (rows, pixels) onto the components: (rows, components)."""
+        return np.asarray((rows - self.spectrum.mean) @ self.spectrum.vectors[: self.components].T)
+
+    def backward(self, codes: Array) -> Array:
+        """Shrink deviations (rows, components) and put them on the mean: (rows, pixels)."""
+        variances = self.spectrum.variances[: self.components]
+        # Wiener's: the best linear guess of a deviation under noise. A direction without any held-out variance is not used.
+        gains = variances / np.maximum(variances + self.noise**2, 1e-300) if self.noise else 1.0
+        shrunk = codes * gains
+        return np.asarray(self.spectrum.mean + shrunk @ self.spectrum.vectors[: self.components])
+
+    def encode(self, predictions: Array) -> Array:
+        """Turn masks (teachers, queries, *shape) into ballots (teachers, queries, components)."""
+        bound = self.bound
+        return encoded(predictions, self.shape, bound.dimension, lambda rows: bound.clip(self.forward(rows)))
+
+    def decode(self, codes: Array, inputs: Array) -> Array:
+        """Give masks (queries, *shape) in the span of the components."""
+        return decoded(codes, self.bound.dimension, self.shape, self.backward)
+
+    def __repr__(self) -> str:
+        return (
+            f"PCA(shape={self.shape}, components={self.components}, norm={self.norm!r}, noise={self.noise!r}, "
+            f"fitted={self.spectrum.digest!r})"
+        )

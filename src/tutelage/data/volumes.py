@@ -1,0 +1,230 @@
+"""Medical volumes with masks, in the two public layouts: NIfTI folders of the Decathlon, and BraTS 2018 to 2021.
+
+    task/imagesTr/hippocampus_001.nii.gz     task/labelsTr/hippocampus_001.nii.gz
+    brats/.../BraTS19_CBICA_AAB_1/BraTS19_CBICA_AAB_1_flair.nii.gz (and _t1, _t1ce, _t2, _seg)
+    brats/.../BraTS2021_00000/BraTS2021_00000_flair.nii.gz (and _t1, _t1ce, _t2, _seg)
+
+Patients are the units: two scans of one patient (the last number of a BraTS 2018/2019 name) are one unit. Every volume is
+normalised by itself, so nothing about other patients goes into it. Messages number volumes instead of naming them: a file's
+name may be a patient's. Needs nibabel.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.data.dataset import Private, Public
+from tutelage.privacy.errors import DataError, RecipeError
+
+Array = npt.NDArray[Any]
+MODALITIES = ("flair", "t1", "t1ce", "t2")
+_NIFTI = (".nii.gz", ".nii")
+_VISIT = re.compile(r"^(BraTS\d\d_.+)_\d+$")  # BraTS19_<site>_<patient>_<visit>; BraTS2021_<patient> has no visits
+
+
+@final
+@dataclass(frozen=True)
+class Scan:
+    """Name the files of one volume, and whose it is."""
+
+    images: tuple[Path, ...]  # one per channel, or one file with all
+    mask: Path
+    patient: str
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Volumes:
+    """Read scans one at a time, normalised, and cut or padded about their middle to one size.
+
+    `labels` are the numbers that count as the object; without any, everything but 0 does (BraTS: the whole tumour).
+    """
+
+    scans: tuple[Scan, ...]
+    size: tuple[int, int, int]
+    labels: tuple[int, ...] = ()
+    source: str = "memory"
+
+    @classmethod
+    def decathlon(cls, directory: Path | str, *, size: tuple[int, int, int], labels: Sequence[int] = ()) -> Volumes:
+        """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names."""
+        root = _folder(directory)
+        images, masks = (_named(root / part) for part in ("imagesTr", "labelsTr"))
+        if not images or set(images) != set(masks):
+            raise DataError(
+                "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
+                f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
+            )
+        scans = tuple(Scan((images[name],), masks[name], name) for name in sorted(images))
+        return cls(scans, _valid_size(size), tuple(labels), str(directory))
+
+    @classmethod
+    def brats(
+        cls,
+        directory: Path | str,
+        *,
+        size: tuple[int, int, int] = (240, 240, 155),
+        labels: Sequence[int] = (),
+        modalities: Sequence[str] = MODALITIES,
+    ) -> Volumes:
+        """Find the scans of a BraTS training folder, at any depth (HGG/ and LGG/ in 2018 and 2019)."""
+        root = _folder(directory)
+        if not modalities or not set(modalities) <= set(MODALITIES):
+            raise RecipeError(f"`modalities` must be some of {', '.join(MODALITIES)}. Got {tuple(modalities)!r} instead.")
+        scans = []
+        for number, mask in enumerate(sorted(path for ending in _NIFTI for path in root.rglob(f"*_seg{ending}"))):
+            name = mask.name.removesuffix(".gz").removesuffix(".nii").removesuffix("_seg")
+            files = [_present(mask.parent / f"{name}_{modality}", number) for modality in modalities]
+            visit = _VISIT.match(name)
+            scans.append(Scan(tuple(files), mask, visit[1] if visit else name))
+        if not scans:
+            raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
+        return cls(tuple(scans), _valid_size(size), tuple(labels), str(directory))
+
+    def __len__(self) -> int:
+        return len(self.scans)
+
+    def __getitem__(self, index: Any) -> Volumes:
+        """Choose scans by a slice or by numbers; nothing is read."""
+        chosen = np.arange(len(self))[index]
+        return Volumes(tuple(self.scans[i] for i in np.atleast_1d(chosen)), self.size, self.labels, self.source)
+
+    def __repr__(self) -> str:
+        patients = len({scan.patient for scan in self.scans})
+        return f"Volumes({len(self)} scans of {patients} patients, size={self.size})"
+
+    @property
+    def patients(self) -> Array:
+        """Give each scan's patient (scans,)."""
+        return np.array([scan.patient for scan in self.scans])
+
+    def read(self) -> Iterator[tuple[Array, Array]]:
+        """Read scans one by one: (channels, *size) float32 and (*size) uint8."""
+        for number, scan in enumerate(self.scans):
+            channels = [channel for path in scan.images for channel in _channels(_load(path, number), number)]
+            mask = _load(scan.mask, number)
+            if any(channel.shape != mask.shape for channel in channels):
+                raise DataError(f"Every image must have its mask's shape. Got another for volume {number} of the list instead.")
+            held = np.isin(np.rint(mask), self.labels) if self.labels else np.rint(mask) > 0
+            image = np.stack([fitted(normalised(channel), self.size) for channel in channels])
+            yield image, fitted(held.astype(np.uint8), self.size)
+
+    def private(self, *, into: Path | None = None) -> Private:
+        """Read the scans as private data; patients are the units."""
+        inputs, targets = self._arrays(into)
+        return Private(inputs, targets, self.patients, "patient", self.source)
+
+    def public(self, *, into: Path | None = None) -> Public:
+        """Read the scans as public data."""
+        inputs, targets = self._arrays(into)
+        return Public(inputs, targets, self.source)
+
+    def _arrays(self, into: Path | None) -> tuple[Array, Array]:
+        """Read everything, to memory or to two files in a folder that are then mapped."""
+        inputs = targets = None
+        for number, (image, mask) in enumerate(self.read()):
+            if inputs is None or targets is None:
+                make = _files(into)
+                inputs = make("inputs", (len(self), *image.shape), np.float32)
+                targets = make("targets", (len(self), *mask.shape), np.uint8)
+            if image.shape != inputs.shape[1:]:
+                raise DataError(f"Every volume must have as many channels. Got others for volume {number} of the list instead.")
+            inputs[number], targets[number] = image, mask
+        if inputs is None or targets is None:
+            raise DataError("`scans` must hold at least one volume. Got none instead.")
+        return inputs, targets
+
+
+def normalised(volume: Array) -> Array:
+    """Give a volume's voxels that are not 0 mean 0 and deviation 1, without its brightest and darkest 0.5 %; 0 stays 0."""
+    values = np.nan_to_num(np.asarray(volume, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    inside = values != 0
+    if not inside.any():
+        return values
+    low, high = np.percentile(values[inside], (0.5, 99.5))
+    kept = np.clip(values[inside].astype(np.float64), low, high)
+    spread = kept.std()
+    result = np.zeros_like(values)
+    result[inside] = (kept - kept.mean()) / (spread if spread > 0 else 1.0)
+    return result
+
+
+def fitted(volume: Array, size: tuple[int, ...]) -> Array:
+    """Cut or pad a volume with zeros, about its middle, to a size."""
+    result = np.zeros(size, dtype=volume.dtype)
+    source = tuple(slice(max(0, (have - want) // 2), max(0, (have - want) // 2) + min(have, want))
+                   for have, want in zip(volume.shape, size, strict=True))  # fmt: skip
+    goal = tuple(slice(max(0, (want - have) // 2), max(0, (want - have) // 2) + min(have, want))
+                 for have, want in zip(volume.shape, size, strict=True))  # fmt: skip
+    result[goal] = volume[source]
+    return result
+
+
+def _channels(volume: Array, number: int) -> list[Array]:
+    """Take a 4D image apart: Decathlon tasks with several channels keep them last."""
+    if volume.ndim not in (3, 4):
+        raise DataError(f"Every image must have 3 or 4 axes. Got {volume.ndim} for volume {number} of the list instead.")
+    return [volume] if volume.ndim == 3 else [volume[..., channel] for channel in range(volume.shape[3])]
+
+
+def _load(path: Path, number: int) -> Array:
+    try:
+        nibabel: Any = importlib.import_module("nibabel")
+    except ImportError:
+        raise DataError(
+            "`nibabel` must be installed to read NIfTI files (pip install 'tutelage[images]'). Got no such package instead."
+        ) from None
+    try:
+        return np.asarray(nibabel.load(path).dataobj, dtype=np.float32)
+    except Exception as error:  # nibabel, gzip and the file system each raise their own, most of which name the file
+        raise DataError(
+            f"Every file must be NIfTI. Got {type(error).__name__} for volume {number} of the list instead."
+        ) from None
+
+
+def _folder(directory: Path | str) -> Path:
+    root = Path(directory)
+    if not root.is_dir():
+        raise DataError(f"`directory` must be an existing folder. Got {str(root)!r} instead.")
+    return root
+
+
+def _named(folder: Path) -> dict[str, Path]:
+    """Find NIfTI files by their names without endings; files that macOS leaves behind are none."""
+    found = {}
+    for path in sorted(folder.glob("*")) if folder.is_dir() else []:
+        ending = next((ending for ending in _NIFTI if path.name.endswith(ending)), None)
+        if ending and not path.name.startswith("."):
+            found[path.name.removesuffix(ending)] = path
+    return found
+
+
+def _present(stem: Path, number: int) -> Path:
+    for ending in _NIFTI:
+        path = stem.with_name(stem.name + ending)
+        if path.is_file():
+            return path
+    modality = stem.name.rpartition("_")[2]
+    raise DataError(f"Every BraTS folder must hold a {modality} volume. Got none for volume {number} of the sorted list instead.")
+
+
+def _valid_size(size: tuple[int, int, int]) -> tuple[int, int, int]:
+    if not (isinstance(size, (tuple, list)) and len(size) == 3 and all(isinstance(part, int) and part > 0 for part in size)):
+        raise RecipeError(f"`size` must be three whole numbers ≥ 1. Got {size!r} instead.")
+    return (size[0], size[1], size[2])
+
+
+def _files(into: Path | None) -> Callable[[str, tuple[int, ...], Any], Array]:
+    """Make arrays in memory, or on disk where they are larger than that."""
+    if into is None:
+        return lambda name, shape, dtype: np.zeros(shape, dtype)
+    into.mkdir(parents=True, exist_ok=True)
+    return lambda name, shape, dtype: np.lib.format.open_memmap(into / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)

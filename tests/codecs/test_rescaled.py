@@ -1,0 +1,72 @@
+"""Stretching codes by variance^(-1/4) buys accuracy at the same price, by as much as the theory says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.codecs.conftest import ellipses
+
+from tutelage.codecs.dct import DCT
+from tutelage.codecs.pca import PCA
+from tutelage.codecs.pixels import Pixels
+from tutelage.codecs.rescaled import Rescaled
+from tutelage.data.dataset import Public
+from tutelage.privacy.errors import RecipeError
+
+
+def noisy_error(codec, masks: np.ndarray, ratio: float) -> float:
+    """Squared error per mask when the noise is `ratio` times the sensitivity: the price is then the same for every codec."""
+    codes = codec.encode(masks[None])[0]
+    noise = np.random.default_rng(0).normal(0, ratio * codec.bound.sensitivity(), codes.shape)
+    return float(((codec.decode(codes + noise, masks) - masks) ** 2).sum() / len(masks))
+
+
+def test_it_beats_the_plain_code_at_the_same_price(public: Public) -> None:
+    masks = ellipses(500, (16, 12), seed=9)
+    for plain in (PCA.fit(public, components=30), DCT.fit(public, kept=30)):
+        assert noisy_error(Rescaled.fit(plain, public), masks, 0.2) < 0.8 * noisy_error(plain, masks, 0.2)
+
+
+def test_the_noise_falls_as_the_formula_says(public: Public) -> None:
+    codec = PCA.fit(public, components=20, norm=100.0)
+    scaled = Rescaled.fit(codec, public, floor=1e-9)
+    variances = codec.encode(public.targets[None])[0].var(axis=0)
+    assert np.allclose(scaled.variances, variances)
+    stretched = (variances * scaled.weights**2).sum()
+    assert stretched == pytest.approx(variances.sum())  # the same mean square, so the same clip and the same σ …
+    ratio = (1 / scaled.weights**2).sum() / 20  # … and so much of the noise is left after undoing the stretch
+    assert ratio == pytest.approx(np.sqrt(variances).sum() ** 2 / (20 * variances.sum()))
+    for _ in range(50):  # no other weights of that mean square do better
+        other = scaled.weights * np.random.default_rng(_).lognormal(0, 0.3, 20)
+        other *= np.sqrt(variances.sum() / (variances * other**2).sum())
+        assert (1 / other**2).sum() >= (1 / scaled.weights**2).sum()
+
+
+def test_without_noise_nothing_is_lost(public: Public) -> None:
+    codec = DCT.fit(public, kept=40, quantile=1.0)
+    scaled = Rescaled.fit(codec, public, quantile=1.0)
+    answers = [one.decode(one.encode(public.targets[None])[0], public.inputs) for one in (codec, scaled)]
+    assert np.allclose(*answers, atol=1e-4)
+
+
+def test_shrinking_helps_under_noise(public: Public) -> None:
+    codec = PCA.fit(public, components=30)
+    masks = ellipses(500, (16, 12), seed=9)
+    plain = Rescaled.fit(codec, public)
+    shrunk = Rescaled.fit(codec, public, noise=0.3 * plain.bound.sensitivity())
+    assert noisy_error(shrunk, masks, 0.3) < 0.7 * noisy_error(plain, masks, 0.3)
+
+
+def test_non_negative_codes_stay_so(public: Public) -> None:
+    scaled = Rescaled.fit(Pixels.fit(public), public)
+    assert type(scaled.bound).__name__ == "Orthant"
+    assert (scaled.encode(public.targets[None]) >= 0).all()
+
+
+def test_refusals(public: Public) -> None:
+    with pytest.raises(RecipeError, match="`codec` must have a Ball or Orthant"):
+        Rescaled.fit(Pixels((16, 12)), public)
+    with pytest.raises(RecipeError, match="`codec` must not shrink"):
+        Rescaled.fit(PCA.fit(public, components=3, noise=0.1), public)
+    with pytest.raises(RecipeError, match="`public` must hold masks whose codes differ"):
+        Rescaled.fit(Pixels((16, 12), 1.0, "orthant"), Public.of(np.zeros((3, 1)), np.zeros((3, 16, 12))))

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from tests.codecs.conftest import ellipses
+
+from tutelage.codecs.wavelet import Wavelet
+from tutelage.data.dataset import Public
+from tutelage.privacy.bounds import Binary
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.mechanisms import AboveThreshold
+from tutelage.privacy.sealed import Sealed
+
+
+@pytest.mark.parametrize(("shape", "wavelet", "levels"), [((16, 12), "haar", 2), ((13, 10), "db2", 1), ((8, 7, 9), "haar", 3)])
+def test_all_coefficients_are_a_rotation(shape: tuple[int, ...], wavelet: str, levels: int) -> None:
+    padded = math.prod(-(-size // 2**levels) * 2**levels for size in shape)
+    codec = Wavelet(shape, np.arange(padded), 1e3, wavelet, levels)
+    assert codec.coefficients == padded
+    rows = np.random.default_rng(0).normal(size=(5, math.prod(shape)))
+    codes = codec.forward(rows)
+    assert np.allclose(codes @ codes.T, rows @ rows.T)
+    assert np.allclose(codec.backward(codes), rows)
+
+
+def test_coarse_comes_first() -> None:
+    codec = Wavelet((16, 16), np.arange(256), 1e3, "haar", 2)
+    flat = codec.forward(np.ones((1, 256)))[0]
+    assert np.allclose(flat[:16], 4.0)
+    assert np.allclose(flat[16:], 0.0)
+    checks = np.indices((16, 16)).sum(axis=0) % 2  # the finest pattern: half its energy is in the finest bands, listed last
+    fine = codec.forward(checks.reshape(1, -1).astype(float))[0]
+    assert (fine[64:] ** 2).sum() == pytest.approx(0.5 * (fine**2).sum())
+
+
+def test_the_public_choice_is_the_best_of_its_size(public: Public) -> None:
+    codec = Wavelet.fit(public, kept=30, quantile=1.0)
+    codes = codec.encode(public.targets[None])[0]
+    error = ((codec.decode(codes, codes) - public.targets) ** 2).sum()
+    first = Wavelet(codec.shape, np.arange(30), 100.0)
+    codes = first.encode(public.targets[None])[0]
+    assert error <= ((first.decode(codes, codes) - public.targets) ** 2).sum()
+
+
+def test_the_sparse_vector_technique_chooses_what_teachers_agree_on() -> None:
+    shape, teachers = (16, 16), 200
+    rng = np.random.default_rng(1)
+    masks = ellipses(6, shape, seed=3)
+    predictions = np.clip(masks + rng.normal(0, 0.2, (teachers, 6, *shape)), 0, 1)
+    everything = Wavelet(shape, np.arange(256), 100.0)
+    ballots = everything.candidates(predictions, size=1.0)
+    assert ballots.shape == (teachers, 1, 256)
+    assert set(np.unique(ballots)) <= {0.0, 1.0}
+    agreed = ballots.mean(axis=0)[0]
+    # The sums are noisy here by design; at this ε the noise is 1/20 of the teachers.
+    mechanism = AboveThreshold(Binary(256), 0.5, 50.0, 200.0, 20, teachers)
+    chosen = everything.keeping(mechanism.contribute(Sealed(ballots)))
+    assert (agreed[chosen.kept] > 0.2).all()
+    assert {int(index) for index in np.flatnonzero(agreed > 0.9)[:5]} <= set(chosen.kept.tolist())
+    assert chosen.bound.dimension == len(chosen.kept) <= 20
+
+
+def test_refusals(public: Public) -> None:
+    with pytest.raises(RecipeError, match="`wavelet` must"):
+        Wavelet((8, 8), np.arange(4), 1.0, "bior2.2")
+    with pytest.raises(RecipeError, match="`wavelet` must"):
+        Wavelet((8, 8), np.arange(4), 1.0, "nonsense")
+    with pytest.raises(RecipeError, match="`levels` must be at most"):
+        Wavelet((8, 8), np.arange(4), 1.0, "db4", 2)
+    with pytest.raises(RecipeError, match="`kept` must number"):
+        Wavelet((8, 8), np.array([64]), 1.0)
+    with pytest.raises(RecipeError, match="`kept` must be at most"):
+        Wavelet.fit(public, kept=1000)
+    codec = Wavelet((8, 8), np.arange(4), 1.0)
+    with pytest.raises(DataError, match="`above` must"):
+        codec.keeping(np.zeros((1, 64), bool))
+    with pytest.raises(DataError, match="`predictions` must"):
+        codec.candidates(np.zeros((1, 0, 8, 8)), size=1.0)

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import nibabel
+import numpy as np
+import pytest
+
+from tutelage.data.volumes import MODALITIES, Volumes, fitted, normalised
+from tutelage.privacy.errors import DataError, RecipeError
+
+
+def save(path: Path, array: np.ndarray) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nibabel.save(nibabel.Nifti1Image(array, np.eye(4)), path)
+    return path
+
+
+def task(root: Path, count: int = 3, *, channels: int = 0, ending: str = ".nii.gz") -> Path:
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        shape = (6 + number, 5, 7)
+        mask = rng.integers(0, 3, shape).astype(np.uint8)
+        image = rng.uniform(1, 10 ** (number + 1), (*shape, channels) if channels else shape).astype(np.float32)
+        save(root / "imagesTr" / f"organ_{number:03d}{ending}", image)
+        save(root / "labelsTr" / f"organ_{number:03d}{ending}", mask)
+    (root / "imagesTr" / "._organ_000.nii.gz").write_bytes(b"left by macOS")
+    return root
+
+
+def brats(root: Path, names: tuple[str, ...], *, without: str = "") -> Path:
+    rng = np.random.default_rng(1)
+    for name in names:
+        for part in (*MODALITIES, "seg"):
+            values = rng.choice([0, 1, 2, 4], (6, 6, 5)) if part == "seg" else rng.integers(0, 900, (6, 6, 5))
+            if part != without:
+                save(root / name / f"{Path(name).name}_{part}.nii.gz", values.astype(np.int16))
+    return root
+
+
+@pytest.mark.parametrize("ending", [".nii", ".nii.gz"])
+def test_a_decathlon_task(tmp_path: Path, ending: str) -> None:
+    volumes = Volumes.decathlon(task(tmp_path, ending=ending), size=(6, 6, 6))
+    assert len(volumes) == 3
+    private = volumes.private()
+    assert private.inputs.shape == (3, 1, 6, 6, 6)
+    assert private.inputs.dtype == np.float32
+    assert private.targets.shape == (3, 6, 6, 6)
+    assert set(np.unique(private.targets)) == {0, 1}
+    assert private.unit == "patient"
+    assert private.units.tolist() == ["organ_000", "organ_001", "organ_002"]
+    public = volumes[1:].public()
+    assert np.array_equal(public.inputs, private.inputs[1:])
+    assert np.array_equal(public.targets, private.targets[1:])
+    one = Volumes.decathlon(tmp_path, size=(6, 6, 6), labels=(2,)).public()
+    two = Volumes.decathlon(tmp_path, size=(6, 6, 6), labels=(1, 2)).public()
+    assert 0 < one.targets.sum() < two.targets.sum() == private.targets.sum()
+
+
+def test_several_channels(tmp_path: Path) -> None:
+    assert Volumes.decathlon(task(tmp_path, channels=2), size=(6, 6, 6)).public().inputs.shape == (3, 2, 6, 6, 6)
+
+
+def test_brats_folders_of_both_years(tmp_path: Path) -> None:
+    names = ("HGG/BraTS19_CBICA_AAB_1", "HGG/BraTS19_CBICA_AAB_2", "LGG/BraTS19_2013_10_1", "BraTS2021_00000", "BraTS2021_00002")
+    volumes = Volumes.brats(brats(tmp_path, names), size=(6, 6, 5))
+    patients = volumes.patients.tolist()
+    assert sorted(set(patients)) == ["BraTS19_2013_10", "BraTS19_CBICA_AAB", "BraTS2021_00000", "BraTS2021_00002"]
+    assert patients.count("BraTS19_CBICA_AAB") == 2  # two visits, one unit
+    assert repr(volumes) == "Volumes(5 scans of 4 patients, size=(6, 6, 5))"
+    private = volumes.private()
+    assert private.inputs.shape == (5, 4, 6, 6, 5)
+    seg = nibabel.load(volumes.scans[0].mask).get_fdata()
+    assert np.array_equal(private.targets[0], seg > 0)  # the whole tumour
+    flair = nibabel.load(volumes.scans[0].images[0]).get_fdata()
+    assert np.array_equal(private.inputs[0, 0] == 0, flair == 0)
+    assert Volumes.brats(tmp_path, size=(6, 6, 5), modalities=("flair",)).public().inputs.shape == (5, 1, 6, 6, 5)
+
+
+def test_a_volume_is_normalised_by_itself() -> None:
+    rng = np.random.default_rng(2)
+    volume = rng.normal(500, 30, (9, 9, 9)).astype(np.float32)
+    volume[:2] = 0
+    volume[5, 5, 5] = 1e6  # one bright voxel must not set the scale
+    result = normalised(volume)
+    assert result.dtype == np.float32
+    assert not result[:2].any()
+    assert abs(result[2:].mean()) < 1e-3
+    assert result[2:].std() == pytest.approx(1, abs=1e-3)
+    assert np.allclose(normalised(1000 * volume), result, atol=1e-3)
+    assert not normalised(np.zeros((3, 3, 3))).any()
+    assert not normalised(np.full((3, 3, 3), 7.0)).any()
+    assert np.isfinite(normalised(np.array([np.nan, np.inf, 1.0, 2.0]))).all()
+
+
+@pytest.mark.parametrize("have", [(4, 5, 6), (7, 2, 4), (1, 1, 1)])
+def test_fitting_keeps_the_middle(have: tuple[int, int, int]) -> None:
+    volume = np.arange(1, 1 + np.prod(have)).reshape(have)
+    result = fitted(volume, (5, 5, 5))
+    assert result.shape == (5, 5, 5)
+    kept = np.prod([min(size, 5) for size in have])
+    assert np.count_nonzero(result) == kept
+    assert np.array_equal(fitted(fitted(volume, (9, 9, 9)), have), volume)
+
+
+def test_arrays_may_go_to_disk(tmp_path: Path) -> None:
+    volumes = Volumes.decathlon(task(tmp_path / "task"), size=(6, 6, 6))
+    mapped = volumes.public(into=tmp_path / "cache")
+    assert isinstance(mapped.targets, np.memmap)
+    assert np.array_equal(mapped.inputs, volumes.public().inputs)
+
+
+def test_refusals_name_no_patient(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="`directory` must be an existing folder"):
+        Volumes.decathlon(tmp_path / "absent", size=(4, 4, 4))
+    with pytest.raises(DataError, match="Got 0 images and 0 masks"):
+        Volumes.decathlon(tmp_path, size=(4, 4, 4))
+    with pytest.raises(DataError, match="without any instead"):
+        Volumes.brats(tmp_path)
+    with pytest.raises(RecipeError, match="`size` must"):
+        Volumes.decathlon(task(tmp_path), size=(4, 4))  # type: ignore[arg-type]
+    (tmp_path / "imagesTr" / "organ_001.nii.gz").write_bytes(b"not an image")
+    with pytest.raises(DataError, match="for volume 1 of the list") as caught:
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).private()
+    assert "organ" not in str(caught.value)
+    save(tmp_path / "imagesTr" / "organ_001.nii.gz", np.ones((3, 3, 3), np.float32))
+    with pytest.raises(DataError, match="its mask's shape"):
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).private()
+    (tmp_path / "labelsTr" / "organ_002.nii.gz").unlink()
+    with pytest.raises(DataError, match="3 images and 2 masks, 2 of them in pairs"):
+        Volumes.decathlon(tmp_path, size=(4, 4, 4))
+    with pytest.raises(DataError, match="must hold a t2 volume") as caught:
+        Volumes.brats(brats(tmp_path / "brats", ("BraTS2021_00007",), without="t2"))
+    assert "00007" not in str(caught.value)
+    with pytest.raises(RecipeError, match="`modalities` must"):
+        Volumes.brats(tmp_path / "brats", modalities=("ct",))
+    with pytest.raises(DataError, match="at least one volume"):
+        Volumes((), (4, 4, 4)).public()
