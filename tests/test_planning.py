@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tutelage.planning import Aggregation, MeanPlan, Sanitise, by_adjacency, side_by_side, warnings
+from tutelage.planning import METHODS, Aggregation, MeanPlan, Sanitise, by_adjacency, side_by_side, warnings
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import bound_named
 from tutelage.privacy.errors import RecipeError
@@ -121,7 +121,7 @@ def test_a_bound_of_fixed_size_has_no_norm_to_solve_for(bound: str) -> None:
 
 
 @pytest.mark.parametrize("reach", [1, 3])
-@pytest.mark.parametrize("method", ["gnmax", "lnmax", "confident-gnmax"])
+@pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize(("epsilon", "delta"), [(8.0, 1e-5), (0.5, 1e-9), (40.0, 1e-3)])
 def test_calibrated_noise_uses_the_budget_up_and_no_more(method: str, reach: int, epsilon: float, delta: float) -> None:
     budget = Budget(epsilon, delta, Unit("institution", reach))
@@ -153,6 +153,19 @@ def test_confident_noise_is_calibrated_for_the_answers_it_is_told() -> None:
     assert how.planned(BUDGET, 50, 100, 10)[1][1] == 50  # never more answers than questions
 
 
+def test_the_interactive_screen_looks_beyond_the_student_at_the_same_price() -> None:
+    how = Aggregation("interactive-gnmax", threshold=0.4, answers=100)
+    mechanism, screen = how.built(BUDGET, 200, 100, 10)
+    assert screen is not None
+    assert screen.beyond_student
+    assert (mechanism, replace(screen, beyond_student=False)) == replace(how, method="confident-gnmax").built(
+        BUDGET, 200, 100, 10
+    )
+    assert how.turns == 3
+    assert replace(how, rounds=5).turns == 5
+    assert Aggregation("confident-gnmax").turns == 1
+
+
 def test_given_noise_is_kept() -> None:
     assert Aggregation("gnmax", sigma=40.0).built(BUDGET, 10, 100, 10)[0] == GNMax(10, 40.0, Unit(), 100)
     assert Aggregation("lnmax", gamma=0.05).built(BUDGET, 10, 100, 10)[0] == LNMax(10, 0.05, Unit(), 100)
@@ -170,14 +183,18 @@ def test_a_sanitised_plan_leaves_room_for_its_release() -> None:
 @pytest.mark.parametrize(
     ("make", "rule"),
     [
-        (lambda: Aggregation("majority"), "`method` must be 'gnmax', 'lnmax' or 'confident-gnmax'. Got 'majority'"),
+        (lambda: Aggregation("majority"), "`method` must be one of 'gnmax', 'lnmax', .*'interactive-gnmax'. Got 'majority'"),
+        (lambda: Aggregation("interactive-gnmax", rounds=0), "`rounds` must be a whole number ≥ 1. Got 0"),
+        (lambda: Aggregation("interactive-gnmax", rounds=2.5), "`rounds` must be a whole number ≥ 1. Got 2.5"),  # type: ignore[arg-type]
+        (lambda: Aggregation("interactive-gnmax", sure=1.5), "`sure` must be a share, at most 1. Got 1.5"),
+        (lambda: Aggregation("interactive-gnmax", sure=0.0), "`sure` must be a finite number > 0. Got 0.0"),
         (lambda: Aggregation(sigma=-1.0), "`sigma` must be a finite number > 0. Got -1.0"),
         (lambda: Aggregation(gamma=0.1), "`gamma` must stay open for 'gnmax'"),
         (lambda: Aggregation("lnmax", sigma=1.0), "`sigma` and `sanitise` must stay open for 'lnmax'"),
         (lambda: Aggregation("lnmax", sanitise=Sanitise(3.0, 0.02, 20.0)), "must stay open for 'lnmax'"),
         (
             lambda: Aggregation("confident-gnmax", threshold=200.0),
-            "`threshold` must be a share of the teachers, at most 1",
+            "`threshold` must be a share of the teachers, at most 2",
         ),
         (lambda: Aggregation("gnmax", answers=10), "`answers` must stay open for 'gnmax'"),
         (lambda: Aggregation("confident-gnmax", answers=-1), "`answers` must be a finite number > 0. Got -1"),
@@ -208,6 +225,7 @@ def test_votes_that_cannot_be_planned_are_refused(make: Any, rule: str) -> None:
 
 def test_only_a_screen_makes_a_run_adaptive() -> None:
     assert Aggregation("confident-gnmax").adaptive
+    assert Aggregation("interactive-gnmax").adaptive
     assert not Aggregation("gnmax").adaptive
     assert not Aggregation("lnmax").adaptive
 

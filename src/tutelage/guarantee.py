@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ def guarantee(
     excepted: Sequence[str] = (),
     recipe_sha256: str | None = None,
     tuned_on: str = "not stated",
+    labels: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Describe what the book guarantees.
 
@@ -59,6 +60,7 @@ def guarantee(
         "adaptive": adaptive,
         "accountant": spent.method,
         "events": [{**to_record(event), "count": count} for event, count in ledger.totals()],
+        "labels": dict(labels or {}),
         "units": units,
         "warnings": warnings(quoted, ledger.budget.delta, units),
         "tuned_on": tuned_on,

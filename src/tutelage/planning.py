@@ -15,6 +15,7 @@ from tutelage.privacy.ledger import Budget
 from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
 from tutelage.privacy.units import Adjacency, Unit
 
+METHODS = ("gnmax", "lnmax", "confident-gnmax", "interactive-gnmax")
 Unknown = Literal["teachers", "queries", "sigma", "epsilon", "delta", "norm"]
 
 
@@ -152,9 +153,12 @@ class Sanitise:
 class Aggregation:
     """How votes become answers. What is left open is calibrated to the budget; nothing is guessed and nothing looks at votes.
 
-    method: 'gnmax', 'lnmax' or 'confident-gnmax'. For the last, `threshold` is a share of the teachers, `test_ratio` the
-    test's noise over the answers' noise, and `answers` how many answers the noise is calibrated for (default: every
-    question). The run goes on for as long as the budget holds, so that it may answer more or fewer.
+    method: 'gnmax', 'lnmax', 'confident-gnmax' or 'interactive-gnmax'. For the last two a test comes first: `threshold` is a
+    share of the teachers, `test_ratio` the test's noise over the answers' noise, and `answers` how many answers the noise is
+    calibrated for (default: every question). The run goes on for as long as the budget holds, so that it may answer more or
+    fewer. The interactive test asks what the teachers say beyond the student; where that is nothing, the student's own label
+    is taken if its share is at least `sure`. `rounds` is how often the student is fitted in between (default: 3 for the
+    interactive method, else 1).
     """
 
     method: str = "gnmax"
@@ -164,13 +168,19 @@ class Aggregation:
     test_ratio: float = 3.0
     answers: int | None = None
     sanitise: Sanitise | None = None
+    rounds: int | None = None
+    sure: float = 0.9
 
     def __post_init__(self) -> None:
-        if self.method not in ("gnmax", "lnmax", "confident-gnmax"):
-            raise RecipeError(f"`method` must be 'gnmax', 'lnmax' or 'confident-gnmax'. Got {self.method!r} instead.")
-        accounting.positive(threshold=self.threshold, test_ratio=self.test_ratio)
-        if self.threshold > 1:
-            raise RecipeError(f"`threshold` must be a share of the teachers, at most 1. Got {self.threshold!r} instead.")
+        if self.method not in METHODS:
+            raise RecipeError(f"`method` must be one of {', '.join(map(repr, METHODS))}. Got {self.method!r} instead.")
+        accounting.positive(threshold=self.threshold, test_ratio=self.test_ratio, sure=self.sure)
+        if self.threshold > 2:  # above 1 only noise carries a count past it: Papernot et al. 2018 test 250 teachers against 300
+            raise RecipeError(f"`threshold` must be a share of the teachers, at most 2. Got {self.threshold!r} instead.")
+        if self.sure > 1:
+            raise RecipeError(f"`sure` must be a share, at most 1. Got {self.sure!r} instead.")
+        if self.rounds is not None and not (type(self.rounds) is int and self.rounds >= 1):
+            raise RecipeError(f"`rounds` must be a whole number ≥ 1. Got {self.rounds!r} instead.")
         if self.answers is not None and not self.adaptive:
             raise RecipeError(
                 f"`answers` must stay open for {self.method!r}: it answers every question. Got {self.answers!r} instead."
@@ -186,7 +196,17 @@ class Aggregation:
     @property
     def adaptive(self) -> bool:
         """Tell whether the number of answers depends on the votes, so that only the filter's budget may be quoted."""
-        return self.method == "confident-gnmax"
+        return self.method == "confident-gnmax" or self.interactive
+
+    @property
+    def interactive(self) -> bool:
+        """Tell whether the teachers are asked for what they know beyond the student."""
+        return self.method == "interactive-gnmax"
+
+    @property
+    def turns(self) -> int:
+        """Give the number of rounds."""
+        return self.rounds or (3 if self.interactive else 1)
 
     def built(self, budget: Budget, queries: int, teachers: int, classes: int) -> tuple[Mechanism, ThresholdTest | None]:
         """Build the mechanism (and its screen) with every open parameter calibrated; refuse what cannot answer once."""
@@ -210,14 +230,15 @@ class Aggregation:
         unit = budget.unit
         if self.method == "lnmax":
             return LNMax(classes, self.gamma or _largest_gamma(budget, queries), unit, teachers), None
-        target = float(accounting.epsilon_mu(budget.epsilon, budget.delta))
         if self.sanitise is not None:
-            target = _room_beside(self.sanitise, budget)
+            target = room_beside(self.sanitise, budget)
+        else:
+            target = math.nan if self.sigma is not None else float(accounting.epsilon_mu(budget.epsilon, budget.delta))
         if not self.adaptive:
             return GNMax(classes, self.sigma or math.sqrt(2 * queries) * unit.teachers / target, unit, teachers), None
         answers = min(self.answers or queries, queries)
         sigma = self.sigma or math.sqrt(queries / self.test_ratio**2 + 2 * answers) * unit.teachers / target
-        test = ThresholdTest(classes, self.threshold * teachers, sigma * self.test_ratio, unit=unit, teachers=teachers)
+        test = ThresholdTest(classes, self.threshold * teachers, sigma * self.test_ratio, self.interactive, unit, teachers)
         return GNMax(classes, sigma, unit, teachers), test
 
     def planned(self, budget: Budget, queries: int, teachers: int, classes: int) -> list[tuple[Event, int]]:
@@ -242,7 +263,7 @@ def _largest_gamma(budget: Budget, queries: int) -> float:
     return low
 
 
-def _room_beside(sanitise: Sanitise, budget: Budget) -> float:
+def room_beside(sanitise: Sanitise, budget: Budget) -> float:
     """μ that is left for answers beside the sanitised ε's own release, at the filter's order."""
     order = accounting.filter_order(budget.epsilon, budget.delta)
     release = float(accounting.event_rdp(sanitise.release().event(), order)[0])

@@ -31,6 +31,7 @@ class RunFolder:
         self.labels = self.release / "labels.csv"
         self.scores = self.release / "scores.json"
         self.samples = self.release / "samples.npz"
+        self.rounds = self.release / "rounds"
         self.report = self.release / "report.html"
         self.controls = self.private / "controls.npy"
         self.inside_report = self.private / "report.html"

@@ -13,12 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage import guarantee as guarantees
+from tutelage.asking import Interview, Labels, Model, Progress, Questions, Student
 from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
 from tutelage.privacy.curator import Codec, Curator
 from tutelage.privacy.errors import RecipeError
-from tutelage.privacy.events import SmoothRelease
 from tutelage.privacy.ledger import Budget, Entry, Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Shards
@@ -27,8 +27,6 @@ from tutelage.runs import RunFolder
 Array = npt.NDArray[Any]
 _SAMPLES = 40  # public questions with their answers that the report can show
 _EXCEPTED = ("controls in scores.json and report.html: computed without noise, from a data set that is public anyway",)
-Questions = Callable[[Public, int], Array]  # (unlabelled pool, how many) to indices
-Progress = Callable[[str, int, int], None]  # (what is going on, done, in all)
 
 
 class TeacherFactory(Protocol):
@@ -41,23 +39,6 @@ class TeacherFactory(Protocol):
         """Give every teacher's prediction, sealed."""
 
 
-class Model(Protocol):
-    """What a student becomes."""
-
-    def predict(self, inputs: Array) -> Array:
-        """Give predictions."""
-
-    def save(self, path: Path) -> Path:
-        """Write the model beside `path`, with an ending that says how to read it."""
-
-
-class Student(Protocol):
-    """Learns from public inputs and released answers."""
-
-    def fit(self, public: Public, labels: Array) -> Model:
-        """Learn; -1 marks inputs without an answer."""
-
-
 @final
 @dataclass(frozen=True)
 class Outcome:
@@ -68,6 +49,7 @@ class Outcome:
     labels: Array  # (public records,), -1 where nothing was answered
     guarantee: dict[str, Any]
     scores: dict[str, float] = field(default_factory=dict)  # on public test data; figures from private data lie in private/
+    reinforced: Array = field(default_factory=lambda: np.zeros(0, dtype=bool))  # where a label is the student's own, confirmed
 
 
 def transfer(
@@ -95,7 +77,8 @@ def transfer(
     """Train a student on public data from the private teachers' noisy answers.
 
     The noise is calibrated to the budget, unless the aggregation fixes it. `questions` chooses which public records are
-    asked about, by public criteria alone; without it, the first `queries` of the pool.
+    asked about, by public criteria alone; without it, the first `queries` of the pool. Where the aggregation asks in rounds,
+    one with a method `again` (students.questions.Uncertain) chooses each round by what the student of the last one thinks.
     A run can be resumed: what was answered is in the book and is not paid for again.
     `benchmark` says that the private data is public anyway, so that controls computed from it may be shown in the release.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
@@ -104,16 +87,16 @@ def transfer(
     how = aggregation or Aggregation()
     say = progress or (lambda what, done, total: None)
     mechanism, screen = how.built(budget, queries, shards, codec.bound.dimension)  # a bad plan fails before anything is written
-    chosen = _chosen(questions, public, queries)
+    interview = Interview(public, queries, codec.bound.dimension, how, questions)
     parts = private.split(shards, seed=seed)
     folder = RunFolder(out).create(resume=resume)
     with folder.locked(), Ledger(folder.book, budget, purpose=purpose) as ledger:
         teachers.fit(private, parts, progress=lambda done, total: say("training teachers", done, total))
         curator = Curator(teachers, codec, mechanism, ledger, screen=screen, private=folder.private)
-        labels = _ask(curator, public, chosen, say, how.sanitise)
+        labels = interview.hold(curator, student, folder.rounds, say)
         sanitised = _sanitised(curator, how.sanitise)
         _account(curator, folder, budget)
-        model = student().fit(public.unlabelled(), labels)
+        model = student().fit(public.unlabelled(), labels.values)
         say("training the student", 1, 1)
         scores: dict[str, float] = {}
         if test is not None and test.targets is not None:
@@ -130,9 +113,10 @@ def transfer(
             excepted=_EXCEPTED if exposed else (),
             recipe_sha256=purpose or None,
             tuned_on=tuned_on,
+            labels=labels.counts(),
         )
         _publish(folder, ledger, model, labels, public, document, {**scores, **exposed})
-    return Outcome(model, folder, labels, document, scores)
+    return Outcome(model, folder, labels.values, document, scores, labels.reinforced)
 
 
 def _check_fit(private: Private, public: Public, budget: Budget, queries: int) -> None:
@@ -141,45 +125,6 @@ def _check_fit(private: Private, public: Public, budget: Budget, queries: int) -
         raise RecipeError(f"`queries` must be between 1 and the public pool's {len(public)} records. Got {queries!r} instead.")
     if private.unit != budget.unit.name:  # shards that keep records apart may still divide a patient
         raise RecipeError(f"`unit` of the budget must be the data's, {private.unit!r}. Got {budget.unit.name!r} instead.")
-
-
-def _chosen(questions: Questions | None, public: Public, queries: int) -> Array:
-    """Give the public records to ask about: different ones, and no more than planned."""
-    if questions is None:
-        return np.arange(queries)
-    chosen = np.asarray(questions(public.unlabelled(), queries))
-    whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer) and 1 <= len(chosen) <= queries
-    if not whole or chosen.min() < 0 or chosen.max() >= len(public) or len(np.unique(chosen)) != len(chosen):
-        raise RecipeError(f"`questions` must choose 1 to {queries} different records of the public pool. Got others instead.")
-    return chosen
-
-
-def _ask(curator: Curator, public: Public, chosen: Array, say: Progress, sanitise: Sanitise | None) -> Array:
-    """Ask block by block for as long as the budget surely holds more; what was answered before is given again, free."""
-    labels = np.full(len(public), -1, dtype=np.int64)
-    size = max(1, len(chosen) // 20)
-    for start in range(0, len(chosen), size):
-        waiting = chosen[start : start + size]
-        while len(askable := _askable(curator, public, waiting, sanitise)):
-            labels[askable] = curator.answer(public.inputs[askable])
-            waiting = waiting[~np.isin(waiting, askable)]
-        say("asking the teachers", min(start + size, len(chosen)), len(chosen))
-    return labels
-
-
-def _askable(curator: Curator, public: Public, waiting: Array, sanitise: Sanitise | None) -> Array:
-    """Keep what was answered before, and as many new questions as fit even if a screen lets every one of them pass."""
-    if not len(waiting) or curator.known(public.inputs[waiting]):
-        return waiting
-    known = np.asarray([curator.known(public.inputs[index : index + 1]) for index in waiting])
-    room = min(curator.affordable(), int((~known).sum()))
-    totals = curator.ledger.totals()
-    if sanitise is not None and not any(isinstance(event, SmoothRelease) for event, _ in totals):
-        steps = [step.event() for step in (curator.screen, curator.mechanism) if step is not None]
-        budget, last = curator.ledger.budget, (sanitise.release().event(), 1)
-        while room and not accounting.admits([*totals, *((step, room) for step in steps), last], budget.epsilon, budget.delta):
-            room -= 1
-    return waiting[known | (np.cumsum(~known) <= room)]
 
 
 def _answered(rows: list[Entry]) -> bool:
@@ -212,16 +157,18 @@ def _accuracy(model: Model, data: Public) -> float:
     return float(np.mean(model.predict(data.inputs) == data.targets))
 
 
-def _scores(model: Model, labels: Array, public: Public, test: Public, student: Callable[[], Student]) -> dict[str, float]:
+def _scores(model: Model, labels: Labels, public: Public, test: Public, student: Callable[[], Student]) -> dict[str, float]:
     """Score the student, and the controls that need no private data, on public test data."""
-    answered = labels >= 0
     scores = {"private student": _accuracy(model, test)}
-    if public.targets is not None and answered.any():
-        scores["released labels"] = float(np.mean(labels[answered] == public.targets[answered]))
-        truth = np.where(answered, public.targets, -1)
+    if public.targets is not None and (labels.values >= 0).any():
+        right = labels.values == public.targets
+        for name, some in (("released labels", labels.released), ("reinforced labels", labels.reinforced)):
+            if some.any():
+                scores[name] = float(np.mean(right[some]))
+        truth = np.where(labels.values >= 0, public.targets, -1)
         scores["control: same questions, true labels"] = (
             scores["private student"]  # every answer was right: the same student again
-            if np.array_equal(truth, labels)
+            if np.array_equal(truth, labels.values)
             else _accuracy(student().fit(public.unlabelled(), truth), test)
         )
     # Without private data and without public labels one class is as good as another.
@@ -248,17 +195,18 @@ def _publish(
     folder: RunFolder,
     ledger: Ledger,
     model: Model,
-    labels: Array,
+    labels: Labels,
     public: Public,
     document: dict[str, Any],
     scores: dict[str, float],
 ) -> None:
     with folder.labels.open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
-        rows.writerow(["public_record", "label"])
-        rows.writerows((index, int(label)) for index, label in enumerate(labels) if label >= 0)
-    shown = np.flatnonzero(labels >= 0)[:_SAMPLES]
-    np.savez_compressed(folder.samples, inputs=public.inputs[shown], labels=labels[shown])
+        rows.writerow(["public_record", "label", "source"])
+        by = np.where(labels.reinforced, "student", "teachers")
+        rows.writerows((index, int(labels.values[index]), by[index]) for index in np.flatnonzero(labels.values >= 0))
+    shown = np.flatnonzero(labels.values >= 0)[:_SAMPLES]
+    np.savez_compressed(folder.samples, inputs=public.inputs[shown], labels=labels.values[shown])
     model.save(folder.release / "student")
     folder.scores.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     ledger.export(folder.exported_book)

@@ -296,6 +296,11 @@ def test_the_interactive_screen_is_asked_beyond_the_student(ledger: Ledger) -> N
     assert curator.answer(questions(1), baseline=agrees).tolist() == [UNANSWERED]
     assert curator.answer(questions(1), baseline=differs).tolist() == [1]  # another expectation is another question
     assert curator.answer(questions(1, 1), baseline=np.vstack([agrees, differs])).tolist() == [UNANSWERED, 1]
+    assert curator.known(questions(1, 1), baseline=np.vstack([agrees, differs]))
+    assert not curator.known(questions(1), baseline=np.full_like(agrees, 0.1))  # nobody asked with this expectation
+    for wrong in (None, agrees[0]):
+        with pytest.raises((RecipeError, DataError), match="`baseline` must"):
+            curator.known(questions(1), baseline=wrong)
     assert voters.asked == [1, 1]
 
 

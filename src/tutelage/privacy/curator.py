@@ -94,9 +94,7 @@ class Curator:
     def answer(self, inputs: npt.ArrayLike, *, baseline: npt.ArrayLike | None = None) -> Array:
         """Give one answer per input; -1 where the screen kept silent. What was answered before is given again, free."""
         asked = _valid_inputs(inputs)
-        if self.screen is None and baseline is not None:
-            raise RecipeError("`baseline` must come with a screen. Got one without instead.")
-        expected = None if self.screen is None else self.screen.expected(baseline, len(asked))
+        expected = self._expected(baseline, len(asked))
         if not len(asked):
             return np.empty(0, dtype=np.int64)
         questions = self._questions(asked, expected)
@@ -109,15 +107,22 @@ class Curator:
             known = self.ledger.recall(questions)
         return self._decode(np.stack([known[question] for question in questions]), asked)
 
-    def known(self, inputs: npt.ArrayLike) -> bool:
-        """Tell whether all of these were answered before, so that asking again is free."""
-        questions = self._questions(_valid_inputs(inputs), None)
+    def known(self, inputs: npt.ArrayLike, *, baseline: npt.ArrayLike | None = None) -> bool:
+        """Tell whether all of these were answered before, with the same baseline, so that asking again is free."""
+        asked = _valid_inputs(inputs)
+        questions = self._questions(asked, self._expected(baseline, len(asked)))
         return len(self.ledger.recall(questions)) == len(set(questions))
 
     def affordable(self) -> int:
         """Tell how many more new questions the budget holds even if the screen lets every one pass."""
         steps = [self.mechanism.event()] if self.screen is None else [self.screen.event(), self.mechanism.event()]
         return self.ledger.affordable(*steps)
+
+    def _expected(self, baseline: npt.ArrayLike | None, queries: int) -> Array | None:
+        """Check the student's expectation against the screen that would subtract it."""
+        if self.screen is None and baseline is not None:
+            raise RecipeError("`baseline` must come with a screen. Got one without instead.")
+        return None if self.screen is None else self.screen.expected(baseline, queries)
 
     def _release(self, inputs: Array, baseline: Array | None) -> Array:
         """Charge, then act; once per step."""

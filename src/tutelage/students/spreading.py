@@ -25,11 +25,13 @@ class SpreadingStudent:
     def __init__(self, kind: str = "kernel", *, neighbours: int = 7, clamping: float = 0.8, seed: int = 0) -> None:
         self.kind, self.neighbours, self.clamping, self.seed = kind, neighbours, clamping, seed
         self._student = SupervisedStudent(kind, seed=seed)
+        self._graph: Any = None
 
     def fit(self, public: Public, labels: Array) -> SpreadingStudent:
         """Learn from labels (records,), -1 where nothing was answered."""
         from sklearn.semi_supervised import LabelSpreading
 
+        self._graph = None
         if len(np.unique(labels[labels >= 0])) < 2:
             self._student.fit(public, labels)
             return self
@@ -39,11 +41,26 @@ class SpreadingStudent:
             graph.fit(flat(public.inputs), labels)
         heard = graph.label_distributions_.sum(axis=1) > 0
         self._student.fit(public, np.where(heard, graph.transduction_, -1))
+        self._graph = graph
         return self
 
     def predict(self, inputs: Array) -> Array:
         """Give labels (records,)."""
         return self._student.predict(inputs)
+
+    def probabilities(self, inputs: Array) -> Array:
+        """Give class shares (records, largest label + 1): what the nearest records of the pool came to be called."""
+        if self._graph is None:
+            return self._student.probabilities(inputs)
+        labels = self._graph.classes_
+        shares = np.zeros((len(inputs), int(labels.max()) + 1))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            shares[:, labels] = self._graph.predict_proba(flat(inputs))
+        deaf = ~np.isfinite(shares).all(axis=1)  # no label came near: the classifier's own guess
+        if deaf.any():
+            guess = self._student.probabilities(np.asarray(inputs)[deaf])
+            shares[deaf] = np.pad(guess, ((0, 0), (0, shares.shape[1] - guess.shape[1])))
+        return shares
 
     def save(self, path: Path) -> Path:
         """Store the model without pickle."""

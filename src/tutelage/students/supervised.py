@@ -38,6 +38,17 @@ class SupervisedStudent:
         """Give labels (records,)."""
         return np.asarray(self._model.predict(flat(inputs)))
 
+    def probabilities(self, inputs: Array) -> Array:
+        """Give class shares (records, largest label + 1): the classifier's own, or all on one class where it has none."""
+        labels = np.asarray(self._model.classes_, dtype=np.int64)
+        if hasattr(self._model, "predict_proba"):
+            own = np.asarray(self._model.predict_proba(flat(inputs)))
+        else:
+            own = self.predict(inputs)[:, None] == labels
+        shares = np.zeros((len(own), int(labels.max()) + 1))
+        shares[:, labels] = own
+        return shares
+
     def save(self, path: Path) -> Path:
         """Store the model without pickle; the ending says how to read it."""
         target = path.with_suffix(".skops")

@@ -1,0 +1,211 @@
+"""The asking: rounds of public questions, each chosen and judged by what the student made of the answers before."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.data.dataset import Public
+from tutelage.planning import Aggregation
+from tutelage.privacy import accounting
+from tutelage.privacy.curator import Curator
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.events import SmoothRelease
+from tutelage.rounds import Round, Rounds
+
+Array = npt.NDArray[Any]
+Questions = Callable[[Public, int], Array]  # (unlabelled pool, how many) to indices
+Progress = Callable[[str, int, int], None]  # (what is going on, done, in all)
+
+
+@runtime_checkable
+class Curious(Protocol):
+    """Chooses the first round's questions like any other, and later ones by what the student does not know yet."""
+
+    def __call__(self, public: Public, count: int) -> Array:
+        """Give the first questions."""
+
+    def again(self, public: Public, count: int, *, shares: Array, asked: Array) -> Array:
+        """Give later ones: `shares` (records, classes) is what the student thinks, `asked` (records,) marks the old ones."""
+
+
+class Model(Protocol):
+    """What a student becomes."""
+
+    def predict(self, inputs: Array) -> Array:
+        """Give predictions."""
+
+    def save(self, path: Path) -> Path:
+        """Write the model beside `path`, with an ending that says how to read it."""
+
+
+class Student(Protocol):
+    """Learns from public inputs and released answers."""
+
+    def fit(self, public: Public, labels: Array) -> Model:
+        """Learn; -1 marks inputs without an answer."""
+
+
+@final
+@dataclass(frozen=True)
+class Labels:
+    """Hold what the pool is called in the end, and by whom."""
+
+    values: Array  # (public records,), -1 where there is none
+    reinforced: Array  # (public records,), True where the teachers had nothing to add and the student's own label was taken
+
+    @property
+    def released(self) -> Array:
+        """Mark the records that the teachers answered."""
+        return (self.values >= 0) & ~self.reinforced
+
+    def counts(self) -> dict[str, int]:
+        """Count both kinds: public, because both follow from what was released."""
+        return {"released": int(self.released.sum()), "reinforced": int(self.reinforced.sum())}
+
+
+@final
+class Interview:
+    """Ask the curator about public records in rounds; everything that decides what is asked next is public.
+
+    The rounds are planned when the interview is built, so that a bad choice is refused before anything is written.
+    """
+
+    def __init__(self, public: Public, queries: int, classes: int, how: Aggregation, questions: Questions | None) -> None:
+        self.public, self.classes, self.how, self.questions = public, classes, how, questions
+        turns = min(how.turns, queries)
+        self._sizes = [len(part) for part in np.array_split(np.arange(queries), turns)]
+        if turns > 1 and isinstance(questions, Curious):
+            self._ahead = [self._checked(questions(public.unlabelled(), self._sizes[0]), self._sizes[0])]
+        else:
+            chosen = np.arange(queries) if questions is None else self._checked(questions(public.unlabelled(), queries), queries)
+            self._ahead = [part for part in np.array_split(chosen, turns) if len(part)]
+            self._sizes = [len(part) for part in self._ahead]
+
+    def hold(self, curator: Curator, student: Callable[[], Student], folder: Path, say: Progress) -> Labels:
+        """Ask round by round for as long as the budget surely holds more; what was answered before is given again, free."""
+        kept = Rounds(folder, book=curator.ledger.entries()[0].hash)
+        records = len(self.public)
+        found = Labels(np.full(records, -1, dtype=np.int64), np.zeros(records, dtype=bool))
+        asked, done = np.zeros(records, dtype=bool), 0
+        for number, size in enumerate(self._sizes):
+            one = self._kept(kept, number, asked)
+            if one is None:
+                if number and not self._room(curator, 1):
+                    break  # nobody can be asked any more: the last student is the one that is fitted on everything
+                one = self._next(number, size, found.values, asked, student)
+                if len(self._sizes) > 1:
+                    kept.keep(number, one)
+            asked[one.chosen] = True
+            self._ask(curator, one, found, lambda new, before=done: say("asking the teachers", before + new, sum(self._sizes)))
+            done += len(one.chosen)
+        say("asking the teachers", sum(self._sizes), sum(self._sizes))
+        return found
+
+    # ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _kept(self, kept: Rounds, number: int, asked: Array) -> Round | None:
+        """Take up a round of an earlier life, if it is one of this plan."""
+        one = kept.read(number) if len(self._sizes) > 1 else None
+        if one is None:
+            return None
+        try:
+            self._checked(one.chosen, self._sizes[number], asked)
+            fits = one.shares.shape == (len(one.chosen), self.classes)
+        except RecipeError:
+            fits = False
+        if not fits:
+            raise DataError("`rounds` must be those of this plan and pool. Got others instead.")
+        return one
+
+    def _next(self, number: int, size: int, labels: Array, asked: Array, student: Callable[[], Student]) -> Round:
+        """Choose a round by what the student thinks now; while nothing is known, every class is as likely as another."""
+        curious = isinstance(self.questions, Curious) and number >= len(self._ahead)
+        thinks = (curious or self.how.interactive) and (labels >= 0).any()
+        if thinks:
+            model = student().fit(self.public.unlabelled(), labels)
+            shares = class_shares(model, self.public.inputs, self.classes)
+        else:
+            shares = np.broadcast_to(1 / self.classes, (len(self.public), self.classes))
+        if not curious:
+            chosen = self._ahead[number]
+        else:
+            assert isinstance(self.questions, Curious)
+            chosen = self.questions.again(self.public.unlabelled(), size, shares=shares.copy(), asked=asked.copy())
+            chosen, most = self._checked(chosen, size, asked), min(size, int((~asked).sum()))
+            if len(chosen) != most:  # what a method without a test costs is fixed beforehand only if this is
+                raise RecipeError(f"`questions` must choose {most} records, whatever was answered. Got {len(chosen)} instead.")
+        return Round(chosen, shares[chosen])
+
+    def _checked(self, chosen: Any, most: int, asked: Array | None = None) -> Array:
+        """Refuse anything but different records of the pool, none asked before, and no more than planned."""
+        chosen = np.asarray(chosen)
+        whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer) and 1 <= len(chosen) <= most
+        if not whole or chosen.min() < 0 or chosen.max() >= len(self.public) or len(np.unique(chosen)) != len(chosen):
+            raise RecipeError(f"`questions` must choose 1 to {most} different records of the public pool. Got others instead.")
+        if asked is not None and asked[chosen].any():
+            raise RecipeError("`questions` must choose records that were not asked before. Got some that were instead.")
+        return chosen
+
+    # ── asking it ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _ask(self, curator: Curator, one: Round, found: Labels, say: Callable[[int], None]) -> None:
+        """Ask one round block by block, and take the student's own label where the teachers have nothing to add to a sure one."""
+        size = max(1, sum(self._sizes) // 20)
+        for start in range(0, len(one.chosen), size):
+            waiting = np.arange(start, min(start + size, len(one.chosen)))  # places in the round
+            while len(askable := self._askable(curator, waiting, one)):
+                heard = curator.answer(self.public.inputs[one.chosen[askable]], baseline=self._baseline(one, askable))
+                if self.how.interactive:
+                    sure = (heard < 0) & (one.shares[askable].max(axis=1) >= self.how.sure)
+                    heard = np.where(sure, one.shares[askable].argmax(axis=1), heard)
+                    found.reinforced[one.chosen[askable]] = sure
+                found.values[one.chosen[askable]] = heard
+                waiting = waiting[~np.isin(waiting, askable)]
+            say(min(start + size, len(one.chosen)))
+
+    def _askable(self, curator: Curator, waiting: Array, one: Round) -> Array:
+        """Keep what was answered before, and as many new questions as fit even if a screen lets every one of them pass."""
+        if not len(waiting) or self._known(curator, one, waiting):
+            return waiting
+        old = np.asarray([self._known(curator, one, waiting[place : place + 1]) for place in range(len(waiting))])
+        room = self._room(curator, int((~old).sum()))
+        return waiting[old | (np.cumsum(~old) <= room)]
+
+    def _known(self, curator: Curator, one: Round, places: Array) -> bool:
+        return curator.known(self.public.inputs[one.chosen[places]], baseline=self._baseline(one, places))
+
+    def _baseline(self, one: Round, places: Array) -> Array | None:
+        return one.shares[places] if self.how.interactive else None
+
+    def _room(self, curator: Curator, wanted: int) -> int:
+        """Tell how many of these new questions fit, beside the sanitised ε where that is planned."""
+        room = min(curator.affordable(), wanted)
+        totals, sanitise = curator.ledger.totals(), self.how.sanitise
+        if sanitise is not None and not any(isinstance(event, SmoothRelease) for event, _ in totals):
+            steps = [step.event() for step in (curator.screen, curator.mechanism) if step is not None]
+            budget, last = curator.ledger.budget, (sanitise.release().event(), 1)
+            while room and not accounting.admits(
+                [*totals, *((step, room) for step in steps), last], budget.epsilon, budget.delta
+            ):
+                room -= 1
+        return room
+
+
+def class_shares(model: Any, inputs: Array, classes: int) -> Array:
+    """Give a fitted student's shares (records, classes): its own where it has some, else all on the class it predicts."""
+    own = getattr(model, "probabilities", None) or getattr(getattr(model, "model", None), "probabilities", None)
+    if own is None:
+        return np.asarray(np.asarray(model.predict(inputs))[:, None] == np.arange(classes), dtype=np.float64)
+    shares = np.asarray(own(inputs), dtype=np.float64)
+    if shares.ndim != 2 or len(shares) != len(inputs) or shares.shape[1] > classes or not np.isfinite(shares).all():
+        raise DataError(
+            f"`probabilities` must give finite shares (records, at most {classes} classes). Got others of {shares.shape} instead."
+        )
+    shares = np.pad(shares, ((0, 0), (0, classes - shares.shape[1])))  # classes that nobody has named yet
+    return np.clip(shares, 0.0, 1.0)  # rounding may leave 1 + 1e-7

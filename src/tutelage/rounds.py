@@ -1,0 +1,64 @@
+"""Rounds of questions on disk: what was asked, and what the student expected to hear."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.privacy.errors import DataError
+
+Array = npt.NDArray[Any]
+
+
+@final
+@dataclass(frozen=True)
+class Round:
+    """Hold one round's questions."""
+
+    chosen: Array  # (questions,) indices into the public pool
+    shares: Array  # (questions, classes) what the student expects the teachers to say; uniform while it knows nothing
+
+
+@final
+class Rounds:
+    """Keep every round, so that a resumed run asks the same questions with the same expectations and pays for none twice.
+
+    Both follow from answers that were released: they are public. They are kept because a student that is fitted again, on a
+    GPU for instance, need not be the same to the last bit, and a question with another expectation is another question.
+    """
+
+    def __init__(self, folder: Path, *, book: str) -> None:
+        self.folder, self.book = folder, book  # `book` names the book they belong to: those of another are not taken up
+
+    def read(self, number: int) -> Round | None:
+        """Give a round that was kept, or None."""
+        path = self._path(number)
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as kept:
+                if str(kept["book"]) != self.book:
+                    return None
+                return Round(kept["chosen"], kept["shares"])
+        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+            raise DataError(f"`{path.name}` must be a round that this run kept. Got another file instead.") from None
+
+    def keep(self, number: int, one: Round) -> None:
+        """Write a round, whole or not at all, before its first question is asked."""
+        self.folder.mkdir(exist_ok=True)
+        path = self._path(number)
+        partial = path.with_suffix(".partial")
+        with partial.open("wb") as file:
+            np.savez_compressed(file, chosen=one.chosen, shares=one.shares, book=np.asarray(self.book))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number + 1}.npz"
