@@ -17,7 +17,7 @@ from tutelage.students.graph import spread
 
 STRONG = Augmentation(rotation=20, scale=0.15, shear=10, shift=1, elastic=0.3, cutout=2)
 SMALL = Consistency(
-    steps=320,
+    steps=600,
     batch=32,
     ratio=3,
     rate=4e-3,
@@ -60,7 +60,7 @@ def test_the_pool_teaches_more_than_the_answers_alone(digits, tmp_path) -> None:
     with_pool, without = accuracy(student, images, truth), accuracy(alone, images, truth)
     assert with_pool > without + 0.01
     assert with_pool > 0.9
-    assert seen[-1] == (320, 320)
+    assert seen[-1] == (600, 600)
     # What is saved is what predicts.
     path = student.save(tmp_path / "student")
     assert path.name == "student.safetensors"
@@ -75,6 +75,20 @@ def test_one_seed_one_student_and_a_mask_is_as_good_as_minus_one(digits) -> None
     other = ConsistencyStudent(NETWORK, settings=short, device="cpu", seed=1).fit(images[:1200], labels)
     assert all(torch.equal(tensor, two.model.state[name]) for name, tensor in one.model.state.items())
     assert not all(torch.equal(tensor, other.model.state[name]) for name, tensor in one.model.state.items())
+
+
+def test_where_everything_is_answered_nothing_is_named(digits, monkeypatch) -> None:
+    from tutelage.students import consistency
+
+    images, truth, labels = digits
+    named: list[int] = []
+    see = consistency.see_pool
+    monkeypatch.setattr(consistency, "see_pool", lambda *a, **k: named.append(1) or see(*a, **k))
+    tiny = replace(SMALL, steps=6, batch=4, ratio=1)
+    ConsistencyStudent(NETWORK, settings=tiny, device="cpu").fit(images[:60], truth[:60])
+    assert not named
+    ConsistencyStudent(NETWORK, settings=tiny, device="cpu").fit(images[:1200], labels)
+    assert named
 
 
 def test_a_default_network_fits_the_images(digits) -> None:

@@ -126,3 +126,5 @@ def splines(size: int, *, device: torch.device) -> Tensor:
 
 
 DIGITS = Augmentation(rotation=15, scale=0.15, shear=15, shift=2, elastic=1.0, keep=0.15)
+CLOTHES = Augmentation(scale=0.1, shift=2, cutout=8, flip=True, keep=0.15)
+COLOUR = Augmentation(shift=4, cutout=8, flip=True, brightness=0.2, padding="reflection")

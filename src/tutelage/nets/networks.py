@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, final
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -154,8 +156,33 @@ class Perceptron:
         return nn.Sequential(*layers, nn.Linear(features, self.classes))
 
 
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Started:
+    """Build a network that begins with weights learned before, on public data."""
+
+    factory: Factory
+    state: dict[str, Tensor]
+
+    def __call__(self) -> nn.Module:
+        """Build one network with these weights."""
+        network = self.factory()
+        network.load_state_dict(self.state)
+        return network
+
+    @property
+    def sha256(self) -> str:
+        """Name the weights."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.state.items()):
+            digest.update(name.encode() + np.ascontiguousarray(tensor.numpy()).tobytes())
+        return digest.hexdigest()
+
+
 def describe(factory: Factory) -> str:
     """Write one of this file's factories as JSON; any other factory as its qualified name, which `restore` refuses."""
+    if isinstance(factory, Started):
+        return json.dumps({**json.loads(describe(factory.factory)), "start": factory.sha256}, sort_keys=True)
     if isinstance(factory, (ConvNet, ResidualNet, Perceptron)):
         return json.dumps({"network": type(factory).__name__, **asdict(factory)}, sort_keys=True)
     name = getattr(factory, "__qualname__", type(factory).__qualname__)
@@ -166,6 +193,7 @@ def restore(description: str) -> Factory:
     """Rebuild a factory of this file from its JSON."""
     given: dict[str, Any] = json.loads(description)
     name = given.pop("network", None)
+    given.pop("start", None)  # where its weights began matters no more
     for kind in (ConvNet, ResidualNet, Perceptron):
         if kind.__name__ == name and set(given) <= {field.name for field in fields(kind)}:
             return kind(**given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, final
 
@@ -15,10 +15,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tutelage.nets.augmentation import DIGITS, Augmentation
-from tutelage.nets.compiling import compile_or_not
+from tutelage.nets.compiling import Replayed
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.model import Model
-from tutelage.nets.networks import ConvNet, Factory, ResidualNet
+from tutelage.nets.networks import ConvNet, Factory
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.students.graph import spread
 
@@ -33,8 +33,9 @@ class Consistency:
     """Say how the student learns.
 
     As in FixMatch (Sohn et al. 2020), averaged weights name weakly distorted images and the network learns those names on
-    strongly distorted ones. The names are read once a round and not alone by the network: answers are spread over the graph
-    of what it sees (Iscen et al. 2019), and a name counts as far as the spreading is sure and the network agrees.
+    strongly distorted ones. The names are read once a round. At first not alone by the network: answers are spread over the
+    graph of what it sees (Iscen et al. 2019), and a name counts as far as the spreading is sure and the network agrees. In the
+    last rounds the network names alone, by shares averaged over views and rounds: it distils itself.
     """
 
     steps: int = 6000
@@ -45,7 +46,9 @@ class Consistency:
     alone: float = 0.15  # share of the steps before the pool joins
     rounds: int = 10  # how often the pool is named anew; 0 gives the supervised student
     weight: float = 2.0  # of the pool beside the answers
+    own: float = 0.4  # share of the rounds, the last ones, in which the network names alone
     views: int = 4  # weak distortions over which names are averaged
+    judged: int = 8  # weak distortions over which the finished model averages
     neighbours: int = 10
     diffusion: float = 0.99  # how far answers are spread
     average: float = 0.995  # of the weights that name and predict
@@ -55,11 +58,12 @@ class Consistency:
     strong: Augmentation = STRONG
 
     def __post_init__(self) -> None:
-        for name, least in (("steps", 1), ("batch", 1), ("ratio", 1), ("rounds", 0), ("views", 1), ("neighbours", 1)):
+        whole = (("steps", 1), ("batch", 1), ("ratio", 1), ("rounds", 0), ("views", 1), ("judged", 1), ("neighbours", 1))
+        for name, least in whole:
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= least):
                 raise RecipeError(f"`{name}` must be a whole number ≥ {least}. Got {value!r} instead.")
-        for name in ("average", "flip_rate", "decay", "alone", "diffusion"):
+        for name in ("average", "flip_rate", "decay", "alone", "own", "diffusion"):
             if not 0 <= getattr(self, name) < 1:
                 raise RecipeError(f"`{name}` must be in [0, 1). Got {getattr(self, name)!r} instead.")
         if not (self.rate > 0 and self.weight >= 0):
@@ -70,11 +74,15 @@ class Consistency:
         first = round(self.alone * self.steps)
         return 0 if step < first or not self.rounds else 1 + (step - first) * self.rounds // (self.steps - first)
 
+    def rate_at(self, step: int) -> float:
+        """Climb linearly over a fiftieth of the steps, then follow half a cosine to zero."""
+        return self.rate * min(1.0, (step + 1) / max(1, 0.02 * self.steps)) * 0.5 * (1 + math.cos(math.pi * step / self.steps))
+
 
 class Names(NamedTuple):
     """What the pool is called in a round."""
 
-    labels: Tensor  # (records,)
+    shares: Tensor  # (records, classes)
     weights: Tensor  # (records,) from 0, not believed, to 1
 
 
@@ -111,48 +119,39 @@ class ConsistencyStudent:
                 f"`public` must hold images for a student that distorts them. Got {inputs.ndim} dimensions instead."
             )
         classes = self.classes or int(answers.max()) + 1
-        kind = ResidualNet if pick_device(self.device).type == "cuda" else ConvNet  # thirty times less work for a CPU
-        factory = self.network or kind(shape=tuple(inputs.shape[1:]), classes=classes)
-        self._model = self._train(factory, as_float(inputs), torch.from_numpy(answers), progress)
+        factory = self.network or ConvNet(shape=tuple(inputs.shape[1:]), classes=classes, widths=(32, 64, 128), hidden=128)
+        self._model = self._train(factory, as_float(inputs), torch.from_numpy(answers), classes, progress)
         return self
 
-    def _train(self, factory: Factory, inputs: Tensor, answers: Tensor, progress: Progress | None) -> Model:
+    def _train(self, factory: Factory, inputs: Tensor, answers: Tensor, classes: int, progress: Progress | None) -> Model:
         """Take the steps; the averaged weights are the model."""
         s, place = self.settings, pick_device(self.device)
+        if bool((answers >= 0).all()):
+            s = replace(s, rounds=0)  # nothing is left to be named: the non-private control is plainly supervised
         inputs, answers = inputs.to(place), answers.to(place)
         known, names, current = torch.nonzero(answers >= 0)[:, 0], None, 0
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             torch.manual_seed(self.seed)
-            network = factory().to(place).train()
+            network = factory().to(place, memory_format=torch.channels_last).train()
             averaged = copy.deepcopy(network).eval().requires_grad_(False)
             generator = torch.Generator(device=place).manual_seed(self.seed)
-            optimizer = torch.optim.AdamW(network.parameters(), lr=s.rate, weight_decay=s.decay, fused=True)
-            loss = Loss(network, s, place)
-            of_answers, of_pool = loss.of_answers, loss.of_pool
-            if place.type == "cuda":
-                of_answers, of_pool = compile_or_not(of_answers, "student's step"), compile_or_not(of_pool, "pool's step")
+            step_of = Step(network, inputs, answers, s, classes)
+            replayed = Replayed(step_of, place=place)
             for step in range(s.steps):
                 if s.round_at(step) != current:
                     current = s.round_at(step)
-                    names = name_pool(averaged, inputs, answers, settings=s, generator=generator)
-                    kept = known[names.labels[known] == answers[known]]  # what its neighbours outvote is set aside
-                    known = kept if len(kept) else known
-                some = known[torch.randint(len(known), (s.batch,), generator=generator, device=place)]
-                total = of_answers(inputs[some], answers[some], s.labelled.draw(s.batch, generator=generator))
-                if names is not None and s.weight:
-                    rest = torch.randint(len(inputs), (s.batch * s.ratio,), generator=generator, device=place)
-                    draws = s.strong.draw(len(rest), generator=generator)
-                    total = total + s.weight * of_pool(inputs[rest], names.labels[rest], names.weights[rest], draws)
-                optimizer.zero_grad()
-                total.backward()
-                for group in optimizer.param_groups:
-                    climb = min(1.0, (step + 1) / max(1, 0.02 * s.steps))
-                    group["lr"] = s.rate * climb * 0.5 * (1 + math.cos(math.pi * step / s.steps))
-                optimizer.step()
+                    alone = names is not None and current > round((1 - s.own) * s.rounds)
+                    seen = see_pool(averaged, inputs, settings=s, generator=generator)
+                    names = own_names(seen, names) if alone else spread_names(seen, answers, settings=s)
+                    step_of.believe(names)
+                    kept = known[names.shares[known].argmax(dim=1) == answers[known]]
+                    known = kept if len(kept) else known  # an answer that its neighbours outvote is set aside
+                step_of.draw(known, generator=generator, rate=s.rate_at(step))
+                replayed()
                 follow(averaged, network, min(s.average, (1 + step) / (10 + step)))
                 if progress and ((step + 1) % 20 == 0 or step + 1 == s.steps):
                     progress(step + 1, s.steps)
-        return Model(factory, averaged.state_dict(), device=self.device)
+        return Model(factory, averaged.state_dict(), device=self.device, views=s.judged, distortion=s.weak)
 
     @property
     def model(self) -> Model:
@@ -171,25 +170,54 @@ class ConsistencyStudent:
 
 
 @final
-class Loss:
-    """Hold the two halves of a step's loss, each small enough to be compiled whole."""
+class Step:
+    """Hold what a step reads and writes in fixed places, so that its kernels can be recorded once and replayed."""
 
-    def __init__(self, network: nn.Module, settings: Consistency, place: torch.device) -> None:
-        self.network, self.settings, self.place = network, settings, place
+    def __init__(self, network: nn.Module, inputs: Tensor, answers: Tensor, settings: Consistency, classes: int) -> None:
+        self.network, self.inputs, self.answers, self.settings, place = network, inputs, answers, settings, inputs.device
+        gpu = place.type == "cuda"
+        self.rate = torch.tensor(settings.rate, device=place)
+        self.optimizer = torch.optim.AdamW(
+            network.parameters(), lr=self.rate, weight_decay=settings.decay, fused=True, capturable=gpu
+        )
+        pool = settings.batch * settings.ratio
+        self.some, self.rest = (torch.zeros(size, dtype=torch.int64, device=place) for size in (settings.batch, pool))
+        self.draws = torch.zeros(settings.batch, settings.labelled.draws, device=place)
+        self.pool_draws = torch.zeros(pool, settings.strong.draws, device=place)
+        self.names = Names(torch.zeros(len(inputs), classes, device=place), torch.zeros(len(inputs), device=place))
+        self.joined = settings.rounds > 0 and settings.weight > 0
+        self.place = place
 
-    def scores(self, images: Tensor) -> Tensor:
-        """Run the network, on a GPU in bfloat16."""
+    def believe(self, names: Names) -> None:
+        """Take over what the pool is called from now on."""
+        for mine, theirs in zip(self.names, names, strict=True):
+            mine.copy_(theirs)
+
+    def draw(self, known: Tensor, *, generator: torch.Generator, rate: float) -> None:
+        """Choose the step's records and their distortions."""
+        s = self.settings
+        self.some.copy_(known[torch.randint(len(known), (s.batch,), generator=generator, device=self.place)])
+        self.draws.copy_(s.labelled.draw(s.batch, generator=generator))
+        if self.joined:
+            torch.randint(len(self.inputs), (len(self.rest),), generator=generator, out=self.rest)
+            self.pool_draws.copy_(s.strong.draw(len(self.rest), generator=generator))
+        self.rate.fill_(rate)
+
+    def __call__(self) -> None:
+        """Judge answered and pool images in one pass, and move the weights."""
+        s = self.settings
+        images = s.labelled.apply(self.inputs[self.some], self.draws)
+        if self.joined:
+            images = torch.cat([images, s.strong.apply(self.inputs[self.rest], self.pool_draws)])
         with torch.autocast(self.place.type, dtype=torch.bfloat16, enabled=self.place.type == "cuda"):
-            return self.network(images).float()
-
-    def of_answers(self, images: Tensor, labels: Tensor, draws: Tensor) -> Tensor:
-        """Judge answered images (batch, ...) by their noisy labels (batch,)."""
-        return answered_loss(self.scores(self.settings.labelled.apply(images, draws)), labels, self.settings.flip_rate)
-
-    def of_pool(self, images: Tensor, labels: Tensor, weights: Tensor, draws: Tensor) -> Tensor:
-        """Judge strongly distorted pool images (batch · ratio, ...) by what the round calls them."""
-        scores = self.scores(self.settings.strong.apply(images, draws))
-        return (F.cross_entropy(scores, labels, reduction="none") * weights).mean()
+            scores = self.network(images).float()
+        loss = answered_loss(scores[: s.batch], self.answers[self.some], s.flip_rate)
+        if self.joined:
+            entropy = F.cross_entropy(scores[s.batch :], self.names.shares[self.rest], reduction="none")
+            loss = loss + s.weight * (entropy * self.names.weights[self.rest]).mean()
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        self.optimizer.step()
 
 
 def answered_loss(scores: Tensor, labels: Tensor, flip_rate: float) -> Tensor:
@@ -204,29 +232,47 @@ def answered_loss(scores: Tensor, labels: Tensor, flip_rate: float) -> Tensor:
     return -heard.log().mean()
 
 
+class Seen(NamedTuple):
+    """What a network sees in the pool, over views."""
+
+    features: Tensor  # (records, width), what its last layer reads
+    shares: Tensor  # (records, classes)
+
+
 @torch.no_grad()
-def name_pool(
-    averaged: nn.Module, inputs: Tensor, answers: Tensor, *, settings: Consistency, generator: torch.Generator
-) -> Names:
-    """Spread the answers over the graph of what the averaged network sees, and believe where it agrees."""
+def see_pool(averaged: nn.Module, inputs: Tensor, *, settings: Consistency, generator: torch.Generator) -> Seen:
+    """Average features and shares of every record over weakly distorted views."""
     last = [layer for layer in averaged.modules() if isinstance(layer, nn.Linear)]
     caught: list[Tensor] = []
     hook = last[-1].register_forward_pre_hook(lambda _, given: caught.append(given[0])) if last else None
     features, own = 0.0, 0.0
     for _ in range(settings.views):
         seen, said = [], []
-        for block in inputs.split(512):
+        for block in inputs.split(2048 if inputs.is_cuda else 512):
             caught.clear()
             scores = averaged(settings.weak(block, generator=generator))
             seen.append(F.normalize((caught[0] if caught else scores).flatten(1), dim=1))
             said.append(scores.softmax(dim=1))
-        features, own = features + torch.cat(seen), own + torch.cat(said)  # (records, width), (records, classes)
+        features, own = features + torch.cat(seen), own + torch.cat(said)
     if hook is not None:
         hook.remove()
-    shares = spread(features, answers, own.shape[1], neighbours=settings.neighbours, diffusion=settings.diffusion)
-    doubt = -(shares * shares.clamp(min=1e-12).log()).sum(dim=1) / math.log(max(2, own.shape[1]))
+    return Seen(features, own / settings.views)
+
+
+def spread_names(seen: Seen, answers: Tensor, *, settings: Consistency) -> Names:
+    """Spread the answers over the graph of what the network sees, and believe where it agrees."""
+    classes = seen.shares.shape[1]
+    shares = spread(seen.features, answers, classes, neighbours=settings.neighbours, diffusion=settings.diffusion)
+    doubt = -(shares * shares.clamp(min=1e-12).log()).sum(dim=1) / math.log(max(2, classes))
     labels = shares.argmax(dim=1)
-    return Names(labels, (1 - doubt).clamp(0, 1) * (own.argmax(dim=1) == labels))
+    weights = (1 - doubt).clamp(0, 1) * (seen.shares.argmax(dim=1) == labels)
+    return Names(F.one_hot(labels, classes).float(), weights)
+
+
+def own_names(seen: Seen, before: Names) -> Names:
+    """Take the network's own shares, averaged with the names before: a round alone is noisier than all of them."""
+    shares = (seen.shares + before.shares) / 2
+    return Names(shares, torch.ones_like(shares[:, 0]))
 
 
 @torch.no_grad()
