@@ -37,6 +37,19 @@ def test_unknown_kinds_are_refused_with_the_nearest() -> None:
         estimator("qqq")
 
 
+def test_levelled_models_name_the_rare_class_earlier() -> None:
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(400, 3))
+    targets = np.where(inputs[:, 0] + generator.normal(size=400) > 1.5, 7, 3)  # one record in seven; labels need not start at 0
+    inputs = inputs.astype(np.float32)
+    plain, levelled = (estimator(kind, seed=1).fit(inputs, targets) for kind in ("bagged", "levelled-bagged"))
+    rare, share = plain.predict_proba(inputs)[:, 1], np.mean(targets == 7)
+    assert set(levelled.predict(inputs)) == {3, 7}
+    bar = np.sqrt(share) / (np.sqrt(share) + np.sqrt(1 - share))  # where p/√share = (1 − p)/√(1 − share)
+    assert np.array_equal(levelled.predict(inputs) == 7, rare > bar)
+    assert np.mean(rare > 0.5) < np.mean(rare > bar)
+
+
 def test_records_become_rows() -> None:
     assert flat(INPUTS).shape == (60, 12)
     assert flat(np.zeros((5,))).shape == (5, 1)

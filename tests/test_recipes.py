@@ -6,11 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from tutelage.data import presets
 from tutelage.planning import Sanitise
+from tutelage.privacy import accounting
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.units import Unit
 from tutelage.recipes.recipe import Recipe, parse, read
-from tutelage.recipes.run import EMBEDDED, classes, embedded, is_benchmark, run
+from tutelage.recipes.run import EMBEDDED, carried, classes, embedded, is_benchmark, run
 
 SMALL = """
 name = "small"
@@ -41,15 +43,41 @@ def test_embedded_recipes_differ_in_their_mechanism_alone() -> None:
 
 
 def test_an_unknown_embedded_recipe_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"`name` must be one of digits, digits-lnmax, digits-confident\. Got 'faces'"):
-        embedded("faces")
+    with pytest.raises(
+        RecipeError, match=r"`name` must be one of 'digits', 'digits-lnmax', .*Got 'pate/mnist-our' instead\. Did"
+    ):
+        embedded("pate/mnist-our")
+
+
+@pytest.mark.parametrize("name", [name for name in carried() if name.startswith("pate/")])
+def test_recipes_of_the_papers_can_be_paid_for(name: str) -> None:
+    recipe = embedded(name)
+    assert f"pate/{recipe.name}" == name
+    assert recipe.tuned_on != "not stated"
+    assert is_benchmark(recipe)
+    how, budget = recipe.how(), recipe.budget()
+    events = how.planned(budget, recipe.aggregation.queries, recipe.teachers.shards, classes(recipe))
+    assert accounting.admits(events, budget.epsilon * (1 + 1e-9), budget.delta)  # every question, even if a test lets all pass
+    assert recipe.privacy.unit == ("patient" if recipe.data.set.startswith("diabetes") else "record")
+
+
+def test_published_noise_is_the_papers() -> None:
+    for name in ("mnist-lnmax-100", "mnist-lnmax-1000", "svhn-lnmax-500", "svhn-lnmax-1000", "adult-lnmax", "diabetes-lnmax"):
+        recipe = embedded(f"pate/{name}")
+        assert (recipe.aggregation.method, recipe.aggregation.gamma, recipe.teachers.shards) == ("lnmax", 1 / 20, 250)
+        assert recipe.privacy.delta == (1e-6 if "svhn" in name else 1e-5)
+    for name, threshold, test in (("mnist", 200, 150), ("svhn", 300, 200), ("adult", 300, 200)):
+        recipe = embedded(f"pate/{name}-confident")
+        mechanism, screen = recipe.how().built(recipe.budget(), recipe.aggregation.queries, 250, classes(recipe))
+        assert screen is not None
+        assert (mechanism.sigma, screen.threshold, screen.sigma) == (40.0, threshold, test)  # type: ignore[union-attr]
 
 
 def test_defaults() -> None:
     recipe = parse(SMALL)
     assert recipe.privacy.epsilon == 8.0  # a whole number is a number
     assert (recipe.seed, recipe.tuned_on, recipe.privacy.unit) == (0, "not stated", "record")
-    assert (recipe.teachers.kind, recipe.student.learner, recipe.student.kind) == ("forest", "supervised", "forest")
+    assert (recipe.teachers.kind, recipe.student.learner, recipe.student.kind) == ("forest", "supervised", None)
     assert (recipe.aggregation.method, recipe.aggregation.threshold, recipe.aggregation.test_ratio) == ("gnmax", 0.6, 3.0)
 
 
@@ -82,7 +110,7 @@ def test_the_hash_leaves_out_where_files_lie() -> None:
     ("old", "new", "message"),
     [
         ("shards = 10", "shard = 10", "`teachers.shard` must be a known key. Got an unknown one instead. Did you mean `shards`?"),
-        ("shards = 10", "shards = 10\nxyzzy = 1", "Got an unknown one instead. Known here: kind, shards."),
+        ("shards = 10", "shards = 10\nxyzzy = 1", "Got an unknown one instead. Known here: augmentation, batch, kind,"),
         ("[data]", "[date]", "Did you mean `data`?"),
         ("queries = 20", "queries = 20\n[aggregation.sanitise]\nbeat = 1.0", "`aggregation.sanitise.beat` must be a known key"),
         ("queries = 20", "queries = 20\n[aggregation.sanitise]\nbeat = 1.0", "Did you mean `beta`?"),
@@ -96,8 +124,8 @@ def test_the_hash_leaves_out_where_files_lie() -> None:
         ("shards = 10", "shards = 0", "`teachers.shards` must be greater than or equal to 1. Got 0 instead."),
         ("shards = 10", "shards = true", "`teachers.shards` must be a valid integer. Got True instead."),
         ("shards = 10", "shards = 10.0", "`teachers.shards` must be a valid integer. Got 10.0 instead."),
-        ("queries = 20", 'queries = 20\nmethod = "max"', "must be 'gnmax', 'lnmax' or 'confident-gnmax'. Got 'max'"),
-        ("queries = 20", "queries = 20\nthreshold = 200.0", "`aggregation.threshold` must be less than or equal to 1. Got 200.0"),
+        ("queries = 20", 'queries = 20\nmethod = "max"', "`aggregation.method` must be one of 'gnmax', 'lnmax',"),
+        ("queries = 20", "queries = 20\nthreshold = 200.0", "`aggregation.threshold` must be a share of the teachers"),
         ('"small"', '""', "`name` must not be empty. Got '' instead."),
         ('[data]\nset = "digits"', "", "`data` must be given"),
         ('[data]\nset = "digits"', 'data = "digits"', "`data` must be a table, [data]. Got 'digits' instead."),
@@ -140,12 +168,19 @@ def test_keys_that_would_be_ignored_are_refused(key: str, tmp_path: Path) -> Non
 
 def test_unknown_sets_and_kinds_are_refused(tmp_path: Path) -> None:
     for old, new, rule in (
-        ('"digits"', '"faces"', "`data.set` must be 'digits'. Got 'faces'"),
+        ('"digits"', '"fashion"', "Got 'fashion' instead. Did you mean 'fashion-mnist'?"),
+        ('"digits"', '"mnist"\nsplit = "halves"', "`data.split` must be one of 'paper', 'half', 'votes'. Got 'halves' instead."),
+        ('"digits"', '"mnist"', "`data` must be the folder with the files of 'mnist': --data DIR. Got nothing instead."),
         ("shards = 10", 'shards = 10\nkind = "forrest"', "Did you mean 'forest'?"),
     ):
         with pytest.raises(RecipeError, match=rule.replace("?", r"\?")):
             run(parse(SMALL.replace(old, new)), tmp_path / "run")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_classes_are_known_without_reading() -> None:
+    for name in presets.names():
+        assert classes(parse(SMALL.replace('"digits"', f'"{name}"'))) == presets.classes(name) >= 2
 
 
 def test_a_recipe_cannot_be_changed() -> None:

@@ -33,6 +33,7 @@ from tutelage.transfer import Outcome, transfer
 
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
+    from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent
     from tutelage.students.supervised import SupervisedStudent
     from tutelage.teachers.estimators import EstimatorTeachers
@@ -42,9 +43,11 @@ __version__ = "0.1.0"
 
 _LATER = {
     "EstimatorTeachers": "tutelage.teachers.estimators",
+    "Prototypes": "tutelage.students.questions",
     "Recipe": "tutelage.recipes.recipe",
     "SpreadingStudent": "tutelage.students.spreading",
     "SupervisedStudent": "tutelage.students.supervised",
+    "Uncertain": "tutelage.students.questions",
     "verify": "tutelage.verification",
 }
 
@@ -73,6 +76,7 @@ __all__ = [
     "Outcome",
     "PrivacyError",
     "Private",
+    "Prototypes",
     "Public",
     "Recipe",
     "RecipeError",
@@ -84,6 +88,7 @@ __all__ = [
     "SpreadingStudent",
     "SupervisedStudent",
     "ThresholdTest",
+    "Uncertain",
     "Unit",
     "UnitOverlap",
     "Unsealed",

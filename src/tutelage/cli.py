@@ -7,18 +7,21 @@ import math
 import os
 import sys
 import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from click.core import ParameterSource
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from rich.table import Table
 
 from tutelage import __version__, planning
+from tutelage.console import bars as _bars
+from tutelage.console import console as _console
+from tutelage.console import emit as _emit
+from tutelage.console import figure as _figure
+from tutelage.console import percent as _percent
+from tutelage.console import say as _say
+from tutelage.console import table as _table
+from tutelage.console import warn as _warn
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
@@ -33,6 +36,9 @@ app = typer.Typer(
 reproduce_app = typer.Typer(no_args_is_help=True, help="Recompute the field's published tables: published, honest, ours.")
 app.add_typer(reproduce_app, name="reproduce")
 
+Data = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's files (or where to download them).")]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda: where networks learn.")]
+Engine = Annotated[str, typer.Option(help="auto, sequential, stacked, processes or ray: how teachers that are networks learn.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 
 
@@ -64,63 +70,6 @@ def _fail(kind: str, message: str, *, code: int) -> None:
     raise SystemExit(code) from None
 
 
-def _console(*, stderr: bool = False) -> Console:
-    console = Console(stderr=stderr)
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = 130  # a pipe has no width of its own
-    return console
-
-
-def _say(text: str, *, style: str | None = None) -> None:
-    """Print a line as it is: no wrapping inside a path, no markup inside a name."""
-    _console().print(text, style=style, markup=False, highlight=False, soft_wrap=True)
-
-
-def _warn(said: Sequence[str]) -> None:
-    for warning in said:
-        _say(f"warning: {warning}", style="yellow")
-
-
-def _table(title: str, *headings: str, numbers: bool = True, lines: bool = False) -> Table:
-    """Make a table that folds what is too wide: a figure is never cut off."""
-    table = Table(title=title, title_justify="left", show_lines=lines)
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="right" if numbers and place else "left", overflow="fold")
-    return table
-
-
-def _emit(document: Any) -> None:
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
-
-
-def _figure(value: float | int | str | None) -> str:
-    """Show a figure: 'infinity' is how our files write what JSON cannot."""
-    if value is None:
-        return ""
-    if isinstance(value, int):
-        return f"{value:,}"
-    return "∞" if value == "infinity" or math.isinf(float(value)) else f"{value:.6g}"
-
-
-def _percent(value: float) -> str:
-    return f"{100 * value:.3g} %"
-
-
-@contextmanager
-def _bars(quiet: bool) -> Iterator[Any]:
-    """Show one bar per stage, with the time left."""
-    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=_console(stderr=True), disable=quiet) as progress:
-        tasks: dict[str, Any] = {}
-
-        def say(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done)
-
-        yield say
-
-
 # ── plan ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -142,11 +91,25 @@ def plan(
     records: Annotated[int | None, typer.Option(help="Number of private units, for the warning about δ.", min=1)] = None,
     plots: Annotated[Path | None, typer.Option(help="Folder for plots.")] = None,
     plot_format: Annotated[str, typer.Option("--format", help="svg or png.")] = "svg",
+    choose: Annotated[
+        bool, typer.Option("--choose", help="Choose a recipe's [aggregation] on public or simulated votes.")
+    ] = False,
+    teacher_accuracy: Annotated[float | None, typer.Option(help="Simulate teachers that are right this often.")] = None,
+    teacher_agreement: Annotated[float | None, typer.Option(help="How often two simulated teachers say the same.")] = None,
+    votes: Annotated[
+        Path | None, typer.Option(help="Counts to choose on (.npz, .npy): PUBLIC or simulated, never private.")
+    ] = None,
+    penalty: Annotated[float, typer.Option(help="How many right answers one wrong answer undoes.")] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Solve for the one thing left open: teachers, queries, sigma, epsilon, delta or norm; or price a recipe."""
+    """Solve for the one thing left open: teachers, queries, sigma, epsilon, delta or norm; or price a recipe or choose for it."""
     whom = Unit(unit, unit_teachers)
-    if recipe is not None:
+    if choose:
+        _only(context, "a choice", "recipe", "epsilon", "choose", "teacher_accuracy", "teacher_agreement", "votes", "penalty")
+        from tutelage.choosing import choose_for
+
+        choose_for(recipe, epsilon, teacher_accuracy, teacher_agreement, votes, penalty, as_json=as_json)
+    elif recipe is not None:
         _only(context, "a recipe", "recipe", "epsilon", "records")
         _plan_recipe(recipe, epsilon, records, as_json)
     elif bound == "votes":
@@ -314,12 +277,16 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an existing run; what was answered is not paid for again.")
     ] = False,
+    data: Data = None,
+    device: Device = "auto",
+    engine: Engine = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Carry out a recipe: teachers, the curator, a student, its controls, a guarantee and a report."""
     from tutelage.recipes.recipe import read
 
-    outcome = _carried_out(read(recipe), folder, resume=resume, quiet=as_json)
+    chosen = {"data": data, "device": device, "engine": engine}
+    outcome = _carried_out(read(recipe), folder, resume=resume, quiet=as_json, chosen=chosen)
     if as_json:
         _emit(_summary(outcome))
         return
@@ -349,12 +316,12 @@ def demo(
     _say("Each run has a book and a budget of its own: on one private data set the three would add up.")
 
 
-def _carried_out(recipe: Any, folder: Path, *, resume: bool, quiet: bool) -> Any:
+def _carried_out(recipe: Any, folder: Path, *, resume: bool, quiet: bool, chosen: dict[str, Any] | None = None) -> Any:
     from tutelage.recipes.run import run as carry_out
     from tutelage.report.page import report as write_report
 
     with _bars(quiet) as say:
-        outcome = carry_out(recipe, folder, resume=resume, progress=say)
+        outcome = carry_out(recipe, folder, resume=resume, progress=say, **(chosen or {}))
     write_report(outcome.folder, name=recipe.name)
     return outcome
 
@@ -448,6 +415,57 @@ def reproduce_accounting(
     _console().print(table)
     if votes is None:
         _say("With --votes DIR (mnist_250_teachers.npy …) the vote-based rows are recomputed too.")
+
+
+@reproduce_app.command("pate")
+def reproduce_pate(
+    only: Annotated[list[str] | None, typer.Option(help="A data set (mnist) or a row (mnist-ours); may be repeated.")] = None,
+    small: Annotated[bool, typer.Option("--small", help="The rows for two CPU cores.")] = False,
+    data: Data = Path("data"),
+    out: Annotated[Path, typer.Option(help="Where the run folders and the summary go.")] = Path("runs/pate"),
+    seeds: Annotated[int, typer.Option(help="Runs per row, for mean and spread.", min=1)] = 1,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Run the papers' PATE and ours, row by row: published beside ours, with controls. Finished rows are not run again."""
+    from tutelage.reproduction import pate
+    from tutelage.reproduction.rows import chosen
+
+    results = []
+    for row in chosen(tuple(only or ()), small=small):
+        if not as_json:
+            _say(row.title, style="bold", stderr=True)
+        with _bars(as_json) as tell:
+            result = pate.reproduce(row, out, data=data, seeds=seeds, device=device, engine=engine, progress=tell)
+        if result.missing and not as_json:
+            _say(f"skipped: {result.missing}", style="yellow", stderr=True)
+        results.append(result)
+    files = pate.write(results, out)
+    if as_json:
+        _emit(pate.document(results))
+    else:
+        _show_pate(results)
+        _say("\n".join(f"wrote {file}" for file in files))
+    if not any(result.runs for result in results):
+        raise typer.Exit(2)
+    if any(result.below for result in results):
+        raise typer.Exit(1)
+
+
+def _show_pate(results: list[Any]) -> None:
+    """Show one table of accuracies and one of prices: thirteen columns are too many for a terminal."""
+    from tutelage.reproduction.pate import CAPTION, HEADINGS
+
+    rows = [dict(zip(HEADINGS, result.cells(), strict=True)) for result in results]
+    prices = ("ε published", "ε", "sanitised", "raw", "answered of asked")
+    quality = tuple(name for name in HEADINGS if name not in ("row", *prices))
+    for title, names in (("PATE: accuracy, published and ours", quality), ("PATE: what it cost", prices)):
+        table = _table(title, "row", *names)
+        for row in rows:
+            table.add_row(row["row"], *(row[name] for name in names))
+        _console().print(table)
+    _say(CAPTION)
 
 
 @app.command()

@@ -34,3 +34,13 @@ def test_votes_are_sealed_and_one_per_teacher_and_query(task, private, tmp_path)
 def test_teachers_that_learned_nothing_do_not_vote(task) -> None:
     with pytest.raises(DataError, match="`teachers` must be fitted"):
         Classifier().vote(task.inputs)
+
+
+def test_finished_teachers_are_not_trained_again(task, private, tmp_path) -> None:
+    network, training = ConvNet(shape=(1, 8, 8), widths=(8, 8), hidden=16), Training(steps=3, batch=8, augmentation=None)
+    kept = {"training": training, "engine": "stacked", "device": "cpu", "checkpoint": tmp_path / "private" / "teachers"}
+    first = Classifier(network, **kept).fit(private, private.split(4))
+    again = Classifier(network, **kept).fit(private, private.split(4))
+    assert first.ensemble.plan is not None
+    assert again.ensemble.plan is None  # nothing was left to do
+    assert np.array_equal(again.ensemble.predict(task.inputs), first.ensemble.predict(task.inputs))

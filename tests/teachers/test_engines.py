@@ -30,11 +30,7 @@ def test_worker_processes_give_what_the_loop_gives(task) -> None:
     assert seen[-1] == 5 * task.training.steps
 
 
-def failing() -> nn.Module:
-    raise ZeroDivisionError
-
-
-def test_a_failure_in_a_worker_is_told_here(task, monkeypatch) -> None:
+def test_a_failure_in_a_worker_is_told_here(task) -> None:
     material = engines.Material(torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64), (torch.arange(4),))
     job = engines.Job(factory=torch.nn.modules.module._WrappedHook, training=task.training, seed=0)  # importable, not buildable
     plan = engines.Plan(engine="processes", chunk=1, stacked=False, workers=1)
@@ -56,7 +52,7 @@ def test_ray_is_asked_for_by_name_and_missed_clearly(task, monkeypatch) -> None:
 
 
 def test_a_cluster_gives_what_the_loop_gives(task, monkeypatch) -> None:
-    """A stand-in with Ray's five verbs; the real one is too large for a test."""
+    """A stand-in with Ray's five verbs: the real one needs half a minute, below."""
     begun = []
     fake = SimpleNamespace(
         is_initialized=lambda: bool(begun),
@@ -68,6 +64,16 @@ def test_a_cluster_gives_what_the_loop_gives(task, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", fake)
     assert same(fit(task, "ray", chunk=2), fit(task, "sequential"))
     assert begun
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # Ray's own
+def test_a_real_cluster_gives_what_the_loop_gives(task) -> None:
+    ray = pytest.importorskip("ray")
+    try:
+        assert same(fit(task, "ray", chunk=2), fit(task, "sequential"))
+    finally:
+        ray.shutdown()
 
 
 @pytest.mark.parametrize(

@@ -33,8 +33,8 @@ RELEASED = {"book.jsonl", "guarantee.json", "labels.csv", "report.html", "sample
 KEPT = {"book.sqlite", "controls.npy", "data_dependent_epsilon.npy", "report.html", "run.lock"}
 FIELDS = {
     "schema", "epsilon", "delta", "mu", "unit", "unit_teachers", "adjacency", "statement", "excepted", "mu_is_exact",
-    "budget_epsilon", "data_independent_epsilon", "sanitised_epsilon", "adaptive", "accountant", "events", "units", "warnings",
-    "tuned_on", "recipe_sha256", "ledger_head", "versions", "implied_tpr_at_fpr_0.001",
+    "budget_epsilon", "data_independent_epsilon", "sanitised_epsilon", "adaptive", "accountant", "events", "labels", "units",
+    "warnings", "tuned_on", "recipe_sha256", "ledger_head", "versions", "implied_tpr_at_fpr_0.001",
 }  # fmt: skip
 
 

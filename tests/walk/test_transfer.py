@@ -18,6 +18,7 @@ from tutelage.runs import CONTROLS, RunFolder
 from tutelage.verification import verify
 
 CONFIDENT = Aggregation("confident-gnmax", threshold=0.5, answers=10)
+INTERACTIVE = Aggregation("interactive-gnmax", threshold=0.5, answers=10)
 SANITISED = Aggregation("gnmax", sanitise=Sanitise(order=3.0, beta=0.02, sigma=20.0))
 
 
@@ -172,7 +173,9 @@ def test_a_run_in_which_nothing_passes_still_ends(tmp_path: Path) -> None:
 # ── kills ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("how", [Aggregation("gnmax"), Aggregation("lnmax"), CONFIDENT, SANITISED], ids=lambda how: how.method)
+@pytest.mark.parametrize(
+    "how", [Aggregation("gnmax"), Aggregation("lnmax"), CONFIDENT, INTERACTIVE, SANITISED], ids=lambda how: how.method
+)
 def test_kills_waste_budget_and_never_hide_a_release(how: Aggregation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for lives in (3, 1, 0):
         with monkeypatch.context() as patch:

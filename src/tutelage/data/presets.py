@@ -142,6 +142,11 @@ def splits(name: str) -> tuple[str, ...]:
     return tuple(_preset(name).splits)
 
 
+def classes(name: str) -> int:
+    """Give the number of classes of a study, without reading it."""
+    return _preset(name).classes
+
+
 def load(
     name: str,
     directory: Path | str,

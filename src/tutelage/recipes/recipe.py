@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
+import dataclasses
 import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, create_model
 
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
-
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
-Share = Annotated[float, Field(gt=0, le=1)]
+from tutelage.recipes.names import check_features, check_student, check_teachers
+from tutelage.recipes.sections import Count, Positive, Section, Table, Widths, placed, validated
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class DataSection(_Section):
+class DataSection(Section):
     """Which data: a named set, the split that makes it private, public and test, and where its files lie."""
 
     set: str
@@ -33,7 +27,7 @@ class DataSection(_Section):
     directory: str | None = None
 
 
-class PrivacySection(_Section):
+class PrivacySection(Section):
     """How much may be learned, and about whom."""
 
     epsilon: Positive
@@ -42,14 +36,29 @@ class PrivacySection(_Section):
     unit_teachers: Count = 1
 
 
-class TeachersSection(_Section):
-    """Which models learn, and on how many shards."""
+class TeachersSection(Section):
+    """Which models learn, and on how many shards; what follows `shards` is for networks."""
 
     kind: str = "forest"
     shards: Count
+    steps: Count | None = None
+    batch: Count | None = None
+    rate: Positive | None = None
+    widths: Widths | None = None
+    augmentation: str | None = None
 
 
-class SanitiseSection(_Section):
+class FeaturesSection(Section):
+    """How networks learn to see on the public pool before they are told a label; what is left out keeps its default."""
+
+    steps: Count | None = None
+    batch: Count | None = None
+    rate: Positive | None = None
+    temperature: Positive | None = None
+    augmentation: str | None = None
+
+
+class SanitiseSection(Section):
     """Parameters of the data-dependent ε's own release, fixed without looking at the votes."""
 
     order: Annotated[float, Field(gt=1, allow_inf_nan=False)]
@@ -57,27 +66,36 @@ class SanitiseSection(_Section):
     sigma: Positive
 
 
-class AggregationSection(_Section):
-    """How votes become answers; what is left out is calibrated."""
-
-    method: Literal["gnmax", "lnmax", "confident-gnmax"] = "gnmax"
+class _Asking(Section):
     queries: Count
+    questions: Literal["first", "prototypes", "uncertain"] = "first"
     sigma: Positive | None = None
     gamma: Positive | None = None
-    threshold: Share = 0.6
-    test_ratio: Positive = 3.0
     answers: Count | None = None
     sanitise: SanitiseSection | None = None
 
 
-class StudentSection(_Section):
-    """Who learns from the answers."""
+def _aggregation() -> type[_Asking]:
+    """Take every key that the aggregation has; those above are held to more than their type."""
+    hints = get_type_hints(Aggregation)
+    rest = [field for field in dataclasses.fields(Aggregation) if field.name not in _Asking.model_fields]
+    return create_model("AggregationSection", __base__=_Asking, **{f.name: (hints[f.name], f.default) for f in rest})
 
-    learner: Literal["supervised", "spreading"] = "supervised"
-    kind: str = "forest"
+
+AggregationSection: Any = _aggregation()  # how votes become answers; what is left out is calibrated
 
 
-class Recipe(_Section):
+class StudentSection(Section):
+    """Who learns from the answers. The two tables hold the settings of the learner they are named after."""
+
+    learner: Literal["supervised", "spreading", "consistency", "adversarial"] = "supervised"
+    kind: str | None = None
+    widths: Widths | None = None
+    consistency: Table | None = None
+    adversarial: Table | None = None
+
+
+class Recipe(Section):
     """A complete, reproducible description of a run. Its hash names the book that belongs to it."""
 
     name: Annotated[str, Field(min_length=1)]
@@ -85,6 +103,7 @@ class Recipe(_Section):
     tuned_on: str = "not stated"
     data: DataSection
     privacy: PrivacySection
+    features: FeaturesSection | None = None
     teachers: TeachersSection
     aggregation: AggregationSection
     student: StudentSection = StudentSection()
@@ -102,7 +121,7 @@ class Recipe(_Section):
     def how(self) -> Aggregation:
         """Build the aggregation."""
         section = self.aggregation
-        chosen = section.model_dump(exclude={"queries", "sanitise"})
+        chosen = section.model_dump(exclude={"queries", "questions", "sanitise"})
         return Aggregation(**chosen, sanitise=None if section.sanitise is None else Sanitise(**section.sanitise.model_dump()))
 
 
@@ -120,33 +139,15 @@ def read(path: Path) -> Recipe:
 def parse(text: str, *, name: str = "the recipe") -> Recipe:
     """Check a recipe's text."""
     try:
-        return Recipe.model_validate(tomllib.loads(text))
+        table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"`recipe` must be valid TOML. Got «{error}» in {name} instead.") from None
-    except ValidationError as failure:
-        raise RecipeError("\n".join(_explained(error) for error in failure.errors())) from None
-
-
-def _explained(error: Any) -> str:
-    """Put one of pydantic's findings into the house's form."""
-    place = ".".join(str(part) for part in error["loc"])
-    if error["type"] == "extra_forbidden":
-        known = _known_keys(error["loc"][:-1])
-        near = difflib.get_close_matches(str(error["loc"][-1]), known, n=1, cutoff=0.4)
-        hint = f" Did you mean `{near[0]}`?" if near else f" Known here: {', '.join(sorted(known))}."
-        return f"`{place}` must be a known key. Got an unknown one instead.{hint}"
-    if error["type"] == "missing":
-        return f"`{place}` must be given. Got nothing instead."
-    if error["type"] == "model_type":
-        return f"`{place}` must be a table, [{place}]. Got {error['input']!r} instead."
-    if error["type"] == "string_too_short":
-        return f"`{place}` must not be empty. Got {error['input']!r} instead."
-    return f"`{place}` must be {error['msg'].removeprefix('Input should be ')}. Got {error['input']!r} instead."
-
-
-def _known_keys(path: tuple[Any, ...]) -> list[str]:
-    model: Any = Recipe
-    for part in path:
-        annotation = model.model_fields[part].annotation
-        model = next(kind for kind in (annotation, *getattr(annotation, "__args__", ())) if hasattr(kind, "model_fields"))
-    return list(model.model_fields)
+    recipe: Recipe = validated(Recipe, table)
+    try:
+        recipe.how()
+    except RecipeError as error:
+        raise RecipeError(placed(str(error), ("aggregation",))) from None
+    check_teachers(recipe.teachers)
+    check_student(recipe.student)
+    check_features(recipe)
+    return recipe

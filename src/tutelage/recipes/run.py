@@ -2,40 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 from tutelage.codecs.votes import Votes
+from tutelage.data import presets
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import digits
-from tutelage.estimators import estimator
 from tutelage.privacy.errors import RecipeError
+from tutelage.recipes import learners
+from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.recipe import Recipe, parse
-from tutelage.students.spreading import SpreadingStudent
-from tutelage.students.supervised import SupervisedStudent
-from tutelage.teachers.estimators import EstimatorTeachers
+from tutelage.recipes.sections import unknown
+from tutelage.runs import RunFolder
 from tutelage.transfer import Outcome, Progress, transfer
 
-EMBEDDED = ("digits", "digits-lnmax", "digits-confident")
+EMBEDDED = ("digits", "digits-lnmax", "digits-confident")  # what `tutelage demo` runs
+_OWN = "digits"  # the one data set that needs no files
 
 
-def run(recipe: Recipe, out: str | Path, *, resume: bool = False, progress: Progress | None = None) -> Outcome:
-    """Carry out a recipe into a run folder."""
-    for kind in (recipe.teachers.kind, recipe.student.kind):
-        estimator(kind)  # an unknown name is refused before anything is written
-    private, public, test = _data(recipe)
+def run(
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    data: str | Path | None = None,
+    device: str = "auto",
+    engine: str = "auto",
+    resume: bool = False,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Carry out a recipe into a run folder; `data` is where the files lie, in place of the recipe's own directory."""
+    learners.require(recipe, device=device, engine=engine)
+    private, public, test = _data(recipe, data, progress)
+    number, folder = classes(recipe), RunFolder(out)
+    begin = Beginnings(recipe, public, folder.release, device=device, progress=progress)
     return transfer(
         private,
         public,
-        teachers=EstimatorTeachers(recipe.teachers.kind, seed=recipe.seed),
-        student=_student(recipe),
-        codec=Votes(classes(recipe)),
+        teachers=learners.teachers(
+            recipe, private, number, begin, device=device, engine=engine, checkpoint=folder.private / "teachers"
+        ),
+        student=learners.student(recipe, public, number, begin, device=device, progress=progress),
+        codec=Votes(number),
         budget=recipe.budget(),
         shards=recipe.teachers.shards,
         queries=recipe.aggregation.queries,
         aggregation=recipe.how(),
+        questions=learners.questions(recipe),
         test=test,
         out=out,
         seed=recipe.seed,
@@ -47,36 +60,49 @@ def run(recipe: Recipe, out: str | Path, *, resume: bool = False, progress: Prog
     )
 
 
+def carried() -> tuple[str, ...]:
+    """Name the recipes that the package carries."""
+    home = resources.files("tutelage.recipes")
+    found = [f"pate/{file.name}" for file in home.joinpath("pate").iterdir() if file.name.endswith(".toml")]
+    return (*EMBEDDED, *sorted(name.removesuffix(".toml") for name in found))
+
+
 def embedded(name: str) -> Recipe:
     """Read a recipe that the package carries."""
-    if name not in EMBEDDED:
-        raise RecipeError(f"`name` must be one of {', '.join(EMBEDDED)}. Got {name!r} instead.")
+    if name not in carried():
+        raise unknown("name", name, carried())
     return parse(resources.files("tutelage.recipes").joinpath(f"{name}.toml").read_text(encoding="utf-8"), name=name)
 
 
 def is_benchmark(recipe: Recipe) -> bool:
-    """Tell whether the 'private' data of this recipe is public anyway, so that its private controls may be shown."""
-    return recipe.data.set == "digits"
+    """Tell whether the 'private' data of this recipe is public anyway, so that its private controls may be shown.
+
+    All named data sets are: they can be downloaded by anybody.
+    """
+    return recipe.data.set in (_OWN, *presets.names())
 
 
 def classes(recipe: Recipe) -> int:
-    """Give the number of classes of a recipe's data set, without reading it; refuse a set that is not known."""
-    if recipe.data.set != "digits":
-        raise RecipeError(f"`data.set` must be 'digits'. Got {recipe.data.set!r} instead.")
-    return 10
+    """Give the number of classes of a recipe's data set, without reading it; refuse a set or split that is not known."""
+    name, split = recipe.data.set, recipe.data.split
+    if name == _OWN:
+        return 10
+    if name not in presets.names():
+        raise unknown("data.set", name, (_OWN, *presets.names()))
+    if split is not None and split not in presets.splits(name):
+        raise unknown("data.split", split, presets.splits(name))
+    return presets.classes(name)
 
 
-def _data(recipe: Recipe) -> tuple[Private, Public, Public]:
-    classes(recipe)
-    for key in ("split", "directory"):
-        if getattr(recipe.data, key) is not None:
-            raise RecipeError(f"`data.{key}` must stay open for 'digits', which is embedded. Got a value instead.")
-    return digits(seed=recipe.seed)
-
-
-def _student(recipe: Recipe) -> Callable[[], Any]:
-    table: dict[str, Callable[[], Any]] = {
-        "supervised": lambda: SupervisedStudent(recipe.student.kind, seed=recipe.seed),
-        "spreading": lambda: SpreadingStudent(recipe.student.kind, seed=recipe.seed),
-    }
-    return table[recipe.student.learner]
+def _data(recipe: Recipe, given: str | Path | None, progress: Progress | None) -> tuple[Private, Public, Public]:
+    classes(recipe)  # an unknown name is refused before a file is looked for
+    directory = given if given is not None else recipe.data.directory
+    if recipe.data.set == _OWN:
+        for key, value in (("split", recipe.data.split), ("directory", directory)):
+            if value is not None:
+                raise RecipeError(f"`data.{key}` must stay open for 'digits', which is embedded. Got a value instead.")
+        return digits(seed=recipe.seed)
+    if directory is None:
+        raise RecipeError(f"`data` must be the folder with the files of {recipe.data.set!r}: --data DIR. Got nothing instead.")
+    study = presets.load(recipe.data.set, directory, split=recipe.data.split, progress=progress)
+    return study.private, study.public, study.test

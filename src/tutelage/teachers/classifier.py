@@ -30,15 +30,16 @@ class Classifier:
         device: str = "auto",
         chunk: int | None = None,
         seed: int = 0,
+        checkpoint: str | Path | None = None,
     ) -> None:
         self.network, self.training = network or ConvNet(), training or Training()
-        self.engine, self.device, self.chunk, self.seed = engine, device, chunk, seed
+        self.engine, self.device, self.chunk, self.seed, self.checkpoint = engine, device, chunk, seed, checkpoint
         self._ensemble: Ensemble | None = None
 
     def fit(
         self, private: Private, shards: Shards, *, checkpoint: str | Path | None = None, progress: Progress | None = None
     ) -> Classifier:
-        """Train every teacher on its own shard and nothing else; `checkpoint` is a folder under `private/`."""
+        """Train every teacher on its own shard and nothing else; `checkpoint`, here or before, is a folder under `private/`."""
         self._ensemble = Ensemble.fit(
             self.network,
             private.inputs,
@@ -49,7 +50,7 @@ class Classifier:
             device=self.device,
             engine=self.engine,
             chunk=self.chunk,
-            checkpoint=checkpoint,
+            checkpoint=checkpoint or self.checkpoint,
             progress=progress,
         )
         return self

@@ -115,10 +115,11 @@ def train_part(
     """Train a part that was copied out, on this process's best device: arrays in, arrays out."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     inputs, targets, local = part
+    # A cluster hands out arrays that must not be written to, and torch asks for ones that may: copy.
     material = Material(
-        torch.from_numpy(inputs).to(device),
-        torch.from_numpy(targets).to(device),
-        tuple(torch.from_numpy(shard).to(device) for shard in local),
+        torch.tensor(inputs, device=device),
+        torch.tensor(targets, device=device),
+        tuple(torch.tensor(shard, device=device) for shard in local),
     )
     state = train_chunk(job, material, range(len(local)), numbers=numbers, stacked=stacked, tick=tick)
     return {name: tensor.numpy() for name, tensor in state.items()}
@@ -319,8 +320,8 @@ def importable_ray() -> Any:
         return importlib.import_module("ray")
     except ImportError:
         raise RecipeError(
-            "`engine` must be 'auto', 'sequential', 'stacked' or 'processes' where Ray is not installed (pip install ray). "
-            "Got 'ray' instead."
+            "`engine` must be 'auto', 'sequential', 'stacked' or 'processes' where Ray is not installed "
+            "(pip install 'tutelage[cluster]'). Got 'ray' instead."
         ) from None
 
 

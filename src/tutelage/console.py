@@ -1,0 +1,76 @@
+"""How the command line prints: tables that never cut a figure off, lines as they are, bars with the time left."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Open the terminal, or a pipe as wide as one."""
+    opened = Console(stderr=stderr)
+    if not opened.is_terminal and "COLUMNS" not in os.environ:
+        opened.width = 130  # a pipe has no width of its own
+    return opened
+
+
+def say(text: str, *, style: str | None = None, stderr: bool = False) -> None:
+    """Print a line as it is: no wrapping inside a path, no markup inside a name."""
+    console(stderr=stderr).print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+
+def warn(said: Sequence[str]) -> None:
+    """Print warnings."""
+    for warning in said:
+        say(f"warning: {warning}", style="yellow")
+
+
+def table(title: str, *headings: str, numbers: bool = True, lines: bool = False) -> Table:
+    """Make a table that folds what is too wide: a figure is never cut off."""
+    made = Table(title=title, title_justify="left", show_lines=lines)
+    for place, heading in enumerate(headings):
+        made.add_column(heading, justify="right" if numbers and place else "left", overflow="fold")
+    return made
+
+
+def emit(document: Any) -> None:
+    """Print JSON for programs."""
+    sys.stdout.write(json.dumps(document, ensure_ascii=False, indent=2, allow_nan=False) + "\n")
+
+
+def figure(value: float | int | str | None) -> str:
+    """Show a figure: 'infinity' is how our files write what JSON cannot."""
+    if value is None:
+        return ""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return "∞" if value == "infinity" or math.isinf(float(value)) else f"{value:.6g}"
+
+
+def percent(value: float) -> str:
+    """Show a share."""
+    return f"{100 * value:.3g} %"
+
+
+@contextmanager
+def bars(quiet: bool) -> Iterator[Any]:
+    """Show one bar per stage, with the time left."""
+    columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), disable=quiet) as progress:
+        tasks: dict[str, Any] = {}
+
+        def tell(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = progress.add_task(what, total=total)
+            progress.update(tasks[what], completed=done, total=total)  # a second student begins again at nothing
+
+        yield tell

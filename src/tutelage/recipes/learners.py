@@ -1,0 +1,192 @@
+"""From the names in a recipe to the learners they mean. Torch is imported only where a recipe names a network."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, final
+
+from pydantic import PlainValidator
+
+from tutelage.data.dataset import Private, Public
+from tutelage.privacy.errors import RecipeError
+from tutelage.recipes import beginnings
+from tutelage.recipes.names import DEVICES, ENGINES, LEARNED, NETWORKS
+from tutelage.recipes.sections import built, one_of, unknown
+from tutelage.students.questions import Prototypes, Uncertain
+from tutelage.students.spreading import SpreadingStudent
+from tutelage.students.supervised import SupervisedStudent
+from tutelage.teachers.estimators import EstimatorTeachers
+
+if TYPE_CHECKING:
+    from tutelage.recipes.recipe import Recipe
+
+Progress = Callable[[str, int, int], None]
+Begin = Callable[[Any], Any]  # from a network's factory to one whose networks begin elsewhere
+
+
+def check(recipe: Recipe) -> None:
+    """Refuse settings that a learner does not have. Only torch's own learners can say, so that it must be there."""
+    if recipe.teachers.kind in NETWORKS:
+        training(recipe)
+    if recipe.student.learner in LEARNED:
+        settings(recipe)
+    if recipe.features is not None:
+        beginnings.settings(recipe.features)
+
+
+def require(recipe: Recipe, *, device: str, engine: str) -> None:
+    """Refuse a run that this machine cannot do, before any data is read or written."""
+    for name, value, known in (("device", device, DEVICES), ("engine", engine, ENGINES)):
+        if value not in known:
+            raise unknown(name, value, known)
+    if recipe.teachers.kind not in NETWORKS and recipe.student.learner not in LEARNED:
+        return
+    if not has_torch():
+        raise RecipeError(
+            "`recipe` must do without networks where torch is not installed (pip install 'tutelage[torch]'). "
+            f"Got {recipe.name!r} instead."
+        )
+    check(recipe)
+
+
+def has_torch() -> bool:
+    """Tell whether networks can be had: a recipe can be read and priced without them."""
+    try:
+        import safetensors
+        import torch
+    except ModuleNotFoundError:
+        return False
+    return bool(torch and safetensors)
+
+
+# ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def augmentations() -> dict[str, Any]:
+    """Give the distortions that a recipe can name."""
+    from tutelage.nets.augmentation import CLOTHES, COLOUR, DIGITS, Augmentation
+
+    return {"none": Augmentation(), "digits": DIGITS, "clothes": CLOTHES, "colour": COLOUR}
+
+
+def _augmentation(value: Any) -> Any:
+    """Read a distortion: by its name, or as a table of its own."""
+    from tutelage.nets.augmentation import Augmentation
+
+    if isinstance(value, dict):
+        return built(Augmentation, value, place=("augmentation",))
+    table = augmentations()
+    if not (isinstance(value, str) and value in table):
+        raise one_of(tuple(table), value)
+    return table[value]
+
+
+def settings(recipe: Recipe) -> Any:
+    """Build the settings of a learner that is a network."""
+    from tutelage.nets.augmentation import Augmentation
+    from tutelage.students.adversarial import Adversarial
+    from tutelage.students.consistency import Consistency
+
+    name = recipe.student.learner
+    kind = {"consistency": Consistency, "adversarial": Adversarial}[name]
+    special = {Augmentation: Annotated[Any, PlainValidator(_augmentation)]}
+    return built(kind, getattr(recipe.student, name) or {}, place=("student", name), special=special)
+
+
+def training(recipe: Recipe) -> Any:
+    """Build how the teachers' networks are trained."""
+    from tutelage.teachers.training import Training
+
+    section, table = recipe.teachers, augmentations()
+    given = {key: getattr(section, key) for key in ("steps", "batch", "rate") if getattr(section, key) is not None}
+    if section.augmentation is not None:
+        if section.augmentation not in table:
+            raise unknown("teachers.augmentation", section.augmentation, tuple(table))
+        given["augmentation"] = None if section.augmentation == "none" else table[section.augmentation]
+    return Training(**given)
+
+
+def network(section: Any, inputs: Any, classes: int) -> Any:
+    """Build the factory of a network for images of this shape."""
+    from tutelage.nets.inputs import as_inputs
+    from tutelage.nets.networks import ConvNet, ResidualNet
+
+    shape = tuple(as_inputs(inputs[:1]).shape[1:])
+    if len(shape) != 3:
+        raise RecipeError(f"`kind` must be one for tables, because this data is no images. Got {section.kind!r} instead.")
+    factory = {"convnet": ConvNet, "residual": ResidualNet}[section.kind](shape=shape, classes=classes)
+    return factory if section.widths is None else dataclasses.replace(factory, widths=section.widths)
+
+
+# ── learners ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def as_built(factory: Any) -> Any:
+    """Let networks begin with the weights they are built with."""
+    return factory
+
+
+def teachers(
+    recipe: Recipe, private: Private, classes: int, begin: Begin = as_built, *, device: str, engine: Any, checkpoint: Path
+) -> Any:
+    """Build the teachers; networks keep what is finished in the checkpoint folder."""
+    if recipe.teachers.kind not in NETWORKS:
+        return EstimatorTeachers(recipe.teachers.kind, seed=recipe.seed)
+    from tutelage.teachers.classifier import Classifier
+
+    return Classifier(
+        begin(network(recipe.teachers, private.inputs, classes)),
+        training=training(recipe),
+        engine=engine,
+        device=device,
+        seed=recipe.seed,
+        checkpoint=checkpoint,
+    )
+
+
+def questions(recipe: Recipe) -> Callable[[Public, int], Any] | None:
+    """Build what chooses the public records to ask about."""
+    table = {"first": None, "prototypes": Prototypes(seed=recipe.seed), "uncertain": Uncertain(seed=recipe.seed)}
+    return table[recipe.aggregation.questions]
+
+
+def student(
+    recipe: Recipe, public: Public, classes: int, begin: Begin = as_built, *, device: str, progress: Progress | None
+) -> Callable[[], Any]:
+    """Build what makes students, one for the answers and one for each control."""
+    section, seed = recipe.student, recipe.seed
+    if section.learner == "supervised":
+        return lambda: SupervisedStudent(section.kind or "forest", seed=seed)
+    if section.learner == "spreading":
+        return lambda: SpreadingStudent(section.kind or "forest", seed=seed)
+    from tutelage.students.adversarial import AdversarialStudent
+    from tutelage.students.consistency import ConsistencyStudent
+
+    say, numbers, how = progress or (lambda what, done, total: None), itertools.count(), settings(recipe)
+
+    def adversarial() -> Any:
+        return AdversarialStudent(settings=how, classes=classes, device=device, seed=seed)
+
+    def consistency() -> Any:
+        factory = None if section.kind is None else begin(network(section, public.inputs, classes))
+        return ConsistencyStudent(factory, settings=how, classes=classes, device=device, seed=seed)
+
+    make = {"adversarial": adversarial, "consistency": consistency}[section.learner]
+    # A student that asks in rounds is fitted after each of them, so that the first fit is not yet the one that counts.
+    titles = ("training the student", "training the controls") if recipe.how().turns == 1 else ("training students",)
+    return lambda: Watched(make, titles[min(next(numbers), len(titles) - 1)], say)
+
+
+@final
+class Watched:
+    """Let a student that takes long tell how far it is."""
+
+    def __init__(self, make: Callable[[], Any], what: str, say: Progress) -> None:
+        self._make, self._what, self._say = make, what, say
+
+    def fit(self, public: Public, labels: Any) -> Any:
+        """Learn from labels (records,), -1 where nothing was answered."""
+        return self._make().fit(public, labels, progress=lambda done, total: self._say(self._what, done, total))

@@ -1,0 +1,230 @@
+"""The papers' PATE, run again: published beside ours, each row with its controls and its three readings of ε."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.recipes.recipe import Recipe
+from tutelage.recipes.run import is_benchmark, run
+from tutelage.report.page import report
+from tutelage.reproduction.rows import Row
+from tutelage.runs import CONTROLS, RunFolder
+
+Progress = Callable[[str, int, int], None]
+CAPTION = (
+    "Accuracy on the held-out part of the test set. ε is the figure to quote, whatever the votes were; "
+    "sanitised is its data-dependent reading, released with noise that was paid for. "
+    "Raw is the data-dependent ε itself: it is private, lies under private/, and is shown only because these data sets "
+    "are public anyway. What was published is such a raw figure."
+)
+HEADINGS = (
+    "row", "published", "student", "true labels", "non-private", "plurality", "public only",
+    "ε published", "ε", "sanitised", "raw", "answered of asked", "verdict",
+)  # fmt: skip
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What one finished run says."""
+
+    seed: int
+    student: float
+    true_labels: float | None
+    non_private: float | None
+    plurality: float | None
+    public_only: float | None
+    released_labels: float | None
+    epsilon: float  # to quote; data-independent
+    charged: float  # what the book adds up to: the same, where no test decides what is answered
+    sanitised: float | None
+    raw: float | None
+    delta: float
+    asked: int
+    answered: int
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """A row's runs, or why there are none."""
+
+    row: Row
+    runs: tuple[Figures, ...] = ()
+    missing: str = ""
+
+    @property
+    def below(self) -> bool:
+        """Tell whether the students' mean accuracy misses the row's bar."""
+        return bool(self.runs) and self.row.bar is not None and _mean([one.student for one in self.runs]) < self.row.bar
+
+    @property
+    def verdict(self) -> str:
+        """Say how the row went."""
+        if not self.runs:
+            return "skipped"
+        if self.row.bar is None:
+            return "no bar"
+        return f"{'below' if self.below else 'holds'} its bar, {self.row.bar:.1%}"
+
+    def cells(self) -> list[str]:
+        """Write the row as HEADINGS asks for it."""
+        told, shown = self.row.published, {field.name: _spread(self.runs, field.name) for field in fields(Figures)}
+        published = "" if told is None else _share([told.accuracy])
+        if told is not None and told.non_private is not None:
+            published += f" (non-private {_share([told.non_private])})"
+        return [
+            self.row.title,
+            published,
+            *(_share(shown[name]) for name in ("student", "true_labels", "non_private", "plurality", "public_only")),
+            "" if told is None else f"{told.epsilon:g}",
+            *(_number(shown[name]) for name in ("epsilon", "sanitised", "raw")),
+            f"{_number(shown['answered'])} of {_number(shown['asked'])}" if self.runs else "",
+            self.verdict,
+        ]
+
+
+def reproduce(
+    row: Row,
+    out: Path,
+    *,
+    data: Path | None = None,
+    seeds: int = 1,
+    device: str = "auto",
+    engine: str = "auto",
+    progress: Progress | None = None,
+) -> Result:
+    """Carry out a row, or read it where it is finished; missing files skip it and say what is missing."""
+    done = []
+    for seed in range(seeds):
+        recipe = row.recipe(seed)
+        folder = RunFolder(out / row.name / f"seed-{recipe.seed}")
+        if not finished(folder, recipe):
+            try:
+                files = None if recipe.data.set == "digits" else data
+                run(recipe, folder.root, data=files, device=device, engine=engine, resume=True, progress=progress)
+            except DataError as error:
+                return Result(row=row, missing=str(error))
+        if not folder.report.exists():
+            report(folder.root, name=recipe.name)
+        done.append(read(folder, recipe))
+    return Result(row=row, runs=tuple(done))
+
+
+def finished(folder: RunFolder, recipe: Recipe) -> bool:
+    """Tell whether a run is here and is this recipe's; another recipe's is refused, not mixed in."""
+    if not folder.guarantee.exists():
+        return False
+    if json.loads(folder.guarantee.read_text(encoding="utf-8"))["recipe_sha256"] != recipe.sha256:
+        raise RecipeError(
+            f"`out` must hold runs of the recipes as they are now, or nothing. Got another recipe's in {folder.root} instead."
+        )
+    return True
+
+
+def read(folder: RunFolder, recipe: Recipe) -> Figures:
+    """Read a finished run of a data set that is public anyway."""
+    if not is_benchmark(recipe):
+        raise RecipeError(f"`data.set` must be a public data set to be shown here. Got {recipe.data.set!r} instead.")
+    told = json.loads(folder.guarantee.read_text(encoding="utf-8"))
+    scores = json.loads(folder.scores.read_text(encoding="utf-8"))
+    counts = {event["kind"]: event["count"] for event in told["events"]}
+    raw = folder.private / "data_dependent_epsilon.npy"
+    return Figures(
+        seed=recipe.seed,
+        student=scores["private student"],
+        true_labels=scores.get("control: same questions, true labels"),
+        non_private=scores.get(CONTROLS[0]),
+        plurality=scores.get(CONTROLS[1]),
+        public_only=scores.get("control: public only, no answers (ε = 0)"),
+        released_labels=scores.get("released labels"),
+        epsilon=float(told["epsilon"]),
+        charged=float(told["data_independent_epsilon"]),
+        sanitised=told["sanitised_epsilon"],
+        raw=float(np.load(raw, allow_pickle=False)) if raw.exists() else None,
+        delta=told["delta"],
+        asked=counts.get("Threshold", counts.get("NoisyMax", 0)),
+        answered=counts.get("NoisyMax", 0),
+    )
+
+
+# ── the summary ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def document(results: list[Result]) -> list[dict[str, Any]]:
+    """Write results as plain data."""
+    return [
+        {
+            "row": result.row.name,
+            "title": result.row.title,
+            "published": None if result.row.published is None else asdict(result.row.published),
+            "bar": result.row.bar,
+            "verdict": result.verdict,
+            "missing": result.missing or None,
+            "mean": {field.name: _plain(_spread(result.runs, field.name), _mean) for field in _MEASURED},
+            "sd": {field.name: _plain(_spread(result.runs, field.name), _sd) for field in _MEASURED},
+            "runs": [
+                {name: "infinity" if value == math.inf else value for name, value in asdict(one).items()} for one in result.runs
+            ],
+        }
+        for result in results
+    ]
+
+
+def write(results: list[Result], out: Path) -> tuple[Path, Path]:
+    """Leave a summary for programs and one for people."""
+    out.mkdir(parents=True, exist_ok=True)
+    plain, page = out / "pate.json", out / "pate.md"
+    plain.write_text(json.dumps(document(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    rows = [HEADINGS, ["---"] * len(HEADINGS), *(result.cells() for result in results)]
+    table = "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
+    skipped = "".join(f"\n## {result.row.title}: skipped\n\n{result.missing}\n" for result in results if result.missing)
+    page.write_text(f"# PATE: published and ours\n\n{CAPTION}\n\n{table}\n{skipped}", encoding="utf-8")
+    return plain, page
+
+
+_MEASURED = tuple(field for field in fields(Figures) if field.name != "seed")
+
+
+def _spread(runs: tuple[Figures, ...], name: str) -> list[float]:
+    values = [getattr(one, name) for one in runs]
+    return [] if None in values else values
+
+
+def _mean(values: list[float]) -> float:
+    return statistics.fmean(values)
+
+
+def _sd(values: list[float]) -> float | None:
+    return statistics.stdev(values) if len(values) > 1 else None
+
+
+def _plain(values: list[float], of: Callable[[list[float]], float | None]) -> float | str | None:
+    """Say 'infinity' as our other files do: JSON has no word for it."""
+    if not values:
+        return None
+    return "infinity" if any(math.isinf(value) for value in values) else of(values)
+
+
+def _share(values: list[float]) -> str:
+    if not values:
+        return ""
+    sd = _sd(values)
+    return f"{_mean(values):.2%}" if sd is None else f"{100 * _mean(values):.2f} ± {100 * sd:.2f} %"
+
+
+def _number(values: list[float]) -> str:
+    if not values:
+        return ""
+    if len(set(values)) == 1:
+        return f"{values[0]:,}" if isinstance(values[0], int) else f"{values[0]:.4g}"
+    return f"{_mean(values):.4g} ± {_sd(values):.2g}"

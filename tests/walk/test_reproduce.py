@@ -1,0 +1,163 @@
+"""The papers' walk with networks, on data that the package carries: `reproduce pate --only digits --small`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tutelage import cli
+from tutelage.reproduction import pate
+from tutelage.reproduction.rows import ROWS
+from tutelage.verification import verify
+
+pytest.importorskip("torch")
+
+WORDS = ["reproduce", "pate", "--only", "digits", "--small", "--device", "cpu", "--engine", "stacked"]
+
+
+class Said(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+def call(words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Said:
+    """Call main() as the installed command does."""
+    monkeypatch.setattr(sys, "argv", ["tutelage", *words])
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    said = capsys.readouterr()
+    return Said(int(left.value.code or 0), said.out, said.err)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Take the walk once."""
+    place = tmp_path_factory.mktemp("pate")
+    row = next(row for row in ROWS if row.name == "digits-small")
+    pate.write([pate.reproduce(row, place, device="cpu", engine="stacked")], place)
+    return place
+
+
+def test_the_student_holds_its_bar_and_its_guarantee(out: Path) -> None:
+    (row,) = json.loads((out / "pate.json").read_text(encoding="utf-8"))
+    assert row["verdict"] == "holds its bar, 85.0%", row
+    (figures,) = row["runs"]
+    assert figures["student"] >= 0.85
+    assert figures["student"] > figures["public_only"] + 0.5
+    assert figures["non_private"] > 0.95
+    assert figures["plurality"] > 0.85
+    assert figures["epsilon"] == figures["charged"] == pytest.approx(8.0)
+    assert 0 < figures["raw"] < figures["epsilon"]
+    assert (figures["asked"], figures["answered"], figures["sanitised"]) == (60, 60, None)
+    verdict = verify(out / "digits-small" / "seed-0")
+    assert verdict.recomputed_epsilon == pytest.approx(8.0, rel=1e-3)
+    assert verdict.events == 60
+    assert verdict.against_private_book
+    assert (out / "digits-small" / "seed-0" / "release" / "report.html").exists()
+    assert sorted((out / "digits-small" / "seed-0" / "private" / "teachers").iterdir())  # finished teachers stay inside
+
+
+def test_a_finished_row_is_read_and_not_run_again(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(pate, "run", lambda *_, **__: pytest.fail("run again"))
+    said = call([*WORDS, "--out", str(out)], monkeypatch, capsys)
+    assert said.code == 0
+    assert "8x8 digits, ours, small" in said.out
+    assert "holds its bar, 85.0%" in said.out
+    assert "shown only because these data sets are public anyway" in said.out
+    said = call([*WORDS, "--out", str(out), "--json"], monkeypatch, capsys)
+    assert json.loads(said.out) == json.loads((out / "pate.json").read_text(encoding="utf-8"))
+    assert said.err == ""
+    assert "| 8x8 digits, ours, small |" in (out / "pate.md").read_text(encoding="utf-8")
+
+
+def test_another_recipes_run_is_refused(out: Path, tmp_path: Path) -> None:
+    guarantee = out / "digits-small" / "seed-0" / "release" / "guarantee.json"
+    place = tmp_path / "digits-small" / "seed-0" / "release"
+    place.mkdir(parents=True)
+    (place / "guarantee.json").write_text(
+        json.dumps({**json.loads(guarantee.read_text(encoding="utf-8")), "recipe_sha256": "0" * 64}), encoding="utf-8"
+    )
+    row = next(row for row in ROWS if row.name == "digits-small")
+    with pytest.raises(pate.RecipeError, match="`out` must hold runs of the recipes as they are now"):
+        pate.reproduce(row, tmp_path)
+
+
+def test_rows_without_files_are_skipped_and_say_what_is_missing(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # no ./data here
+    said = call([*WORDS, "--only", "mnist", "--out", str(out)], monkeypatch, capsys)
+    assert said.code == 0  # the other row is there
+    assert "skipped: `directory` must be an existing folder. Got 'data' instead." in said.err
+    assert "skipped" in said.out
+    said = call(["reproduce", "pate", "--only", "adult", "--small", "--out", str(tmp_path / "none")], monkeypatch, capsys)
+    assert said.code == 2  # nothing could be run
+    (row,) = json.loads((tmp_path / "none" / "pate.json").read_text(encoding="utf-8"))
+    assert row["verdict"] == "skipped"
+    assert row["mean"]["student"] is None
+    assert "Adult, ours, small: skipped" in (tmp_path / "none" / "pate.md").read_text(encoding="utf-8")
+
+
+def finished(name: str = "mnist-lnmax-100", **changes: Any) -> Callable[[int], pate.Figures]:
+    """Make up a finished run."""
+    base: dict[str, Any] = {
+        "student": 0.98, "true_labels": 0.985, "non_private": 0.992, "plurality": 0.97, "public_only": 0.11,
+        "released_labels": 0.99, "epsilon": 3.1, "charged": 3.1, "sanitised": None, "raw": 2.0, "delta": 1e-5,
+        "asked": 100, "answered": 100,
+    }  # fmt: skip
+    return lambda seed: pate.Figures(**{**base, **changes, "seed": seed, "student": changes.get("student", 0.98) - 0.01 * seed})
+
+
+def test_several_seeds_are_a_mean_and_a_spread() -> None:
+    row = next(row for row in ROWS if row.name == "mnist-lnmax-100")
+    result = pate.Result(row=row, runs=tuple(finished()(seed) for seed in range(3)))
+    cells = dict(zip(pate.HEADINGS, result.cells(), strict=True))
+    assert cells["student"] == "97.00 ± 1.00 %"
+    assert cells["published"] == "98.00% (non-private 99.18%)"
+    assert (cells["ε published"], cells["ε"], cells["answered of asked"]) == ("2.04", "3.1", "100 of 100")
+    (told,) = pate.document([result])
+    assert told["mean"]["student"] == pytest.approx(0.97)
+    assert told["sd"]["student"] == pytest.approx(0.01)
+
+
+def test_a_row_below_its_bar_ends_the_command_with_1(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(pate, "reproduce", lambda row, *_, **__: pate.Result(row=row, runs=(finished(student=0.5)(0),)))
+    said = call(["reproduce", "pate", "--only", "mnist-ours", "--out", str(tmp_path)], monkeypatch, capsys)
+    assert said.code == 1
+    assert "below its bar, 99.0%" in said.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--only minst", "Did you mean 'mnist'?"),
+        ("--only digits", "`only` must name data sets with a full-size row (add --small?). Got digits instead."),
+        ("--only svhn --small", "`only` must name data sets with a small row (leave out --small?). Got svhn instead."),
+    ],
+)
+def test_rows_that_are_not_there_are_refused(
+    words: str, message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = call(["reproduce", "pate", *words.split(), "--out", str(tmp_path / "out")], monkeypatch, capsys)
+    assert said.code == 2
+    assert message in said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_row_has_a_recipe_of_its_size() -> None:
+    for row in ROWS:
+        assert row.recipe().name == row.name
+        assert row.recipe(2).seed == row.recipe().seed + 2
+        assert row.small == row.name.endswith("-small")
+        assert row.recipe(1).sha256 != row.recipe().sha256
