@@ -48,6 +48,8 @@ def test_levelled_models_name_the_rare_class_earlier() -> None:
     bar = np.sqrt(share) / (np.sqrt(share) + np.sqrt(1 - share))  # where p/√share = (1 − p)/√(1 − share)
     assert np.array_equal(levelled.predict(inputs) == 7, rare > bar)
     assert np.mean(rare > 0.5) < np.mean(rare > bar)
+    assert np.allclose(levelled.predict_proba(inputs).sum(axis=1), 1)
+    assert levelled.classes_.tolist() == [3, 7]  # so that a student that asks in rounds can be one
 
 
 def test_records_become_rows() -> None:

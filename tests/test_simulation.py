@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.simulation import PublicVotes, read, right_chance, save, simulate
 
 
@@ -116,3 +116,10 @@ def test_files_that_hold_no_votes_are_refused(tmp_path: Path) -> None:
             read(tmp_path / name)
     with pytest.raises(RecipeError, match=r"`votes` must be a readable .*No such file"):
         read(tmp_path / "absent.npy")
+
+
+def test_votes_in_a_private_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "private").mkdir()
+    np.save(tmp_path / "private" / "counts.npy", np.ones((3, 2)))
+    with pytest.raises(Unsealed, match="`votes` must be public or simulated"):
+        read(tmp_path / "private" / "counts.npy")

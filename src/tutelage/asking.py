@@ -87,18 +87,27 @@ class Interview:
             self._ahead = [part for part in np.array_split(chosen, turns) if len(part)]
             self._sizes = [len(part) for part in self._ahead]
 
+    @property
+    def adaptive(self) -> bool:
+        """Tell whether the price depends on what was answered, so that only the budget may be quoted.
+
+        It does after a test, and where answers decide what is asked next: a second copy of a record is free, so that even the
+        same number of records need not be the same number of questions.
+        """
+        return self.how.adaptive or (len(self._sizes) > 1 and isinstance(self.questions, Curious))
+
     def hold(self, curator: Curator, student: Callable[[], Student], folder: Path, say: Progress) -> Labels:
         """Ask round by round for as long as the budget surely holds more; what was answered before is given again, free."""
-        kept = Rounds(folder, book=curator.ledger.entries()[0].hash)
+        kept = Rounds(folder, book=f"{curator.ledger.entries()[0].hash}|{self.public.sha256}")
         records = len(self.public)
         found = Labels(np.full(records, -1, dtype=np.int64), np.zeros(records, dtype=bool))
         asked, done = np.zeros(records, dtype=bool), 0
         for number, size in enumerate(self._sizes):
             one = self._kept(kept, number, asked)
             if one is None:
-                if number and not self._room(curator, 1):
-                    break  # nobody can be asked any more: the last student is the one that is fitted on everything
                 one = self._next(number, size, found.values, asked, student)
+                if number and not self._room(curator, 1) and not self._known(curator, one, np.arange(len(one.chosen))):
+                    break  # nobody can be asked any more: the last student is the one that is fitted on everything
                 if len(self._sizes) > 1:
                     kept.keep(number, one)
             asked[one.chosen] = True
@@ -116,7 +125,8 @@ class Interview:
             return None
         try:
             self._checked(one.chosen, self._sizes[number], asked)
-            fits = one.shares.shape == (len(one.chosen), self.classes)
+            most = min(self._sizes[number], int((~asked).sum()))
+            fits = one.shares.shape == (len(one.chosen), self.classes) and (number < len(self._ahead) or len(one.chosen) == most)
         except RecipeError:
             fits = False
         if not fits:

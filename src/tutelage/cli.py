@@ -349,7 +349,9 @@ def _show(runs: list[tuple[str, Any]]) -> None:
     mus = (("" if g["mu_is_exact"] else "~") + _figure(g["mu"]) for g in guarantees)
     table.add_row("μ (~: of a Gaussian answer with this ε, δ)", *mus)
     table.add_row("best attack at 0.1 % FPR", *(_percent(g["implied_tpr_at_fpr_0.001"]) for g in guarantees))
-    table.add_row("answers", *(f"{int((outcome.labels >= 0).sum()):,}" for _, outcome in runs))
+    table.add_row("answers", *(f"{g['labels']['released']:,}" for g in guarantees))
+    if any(g["labels"]["reinforced"] for g in guarantees):
+        table.add_row("the student's own labels", *(f"{g['labels']['reinforced']:,}" for g in guarantees))
     _console().print(table)
     for title, outcome in runs:
         _warn([f"{title}: {warning}" for warning in outcome.guarantee["warnings"]])

@@ -80,10 +80,19 @@ class Levelled:
         self.shares = counts / len(targets)
         return self
 
+    @property
+    def classes_(self) -> Array:
+        """Give the labels, as scikit-learn does."""
+        return np.asarray(self.model.classes_)
+
+    def predict_proba(self, inputs: Array) -> Array:
+        """Give levelled shares (records, classes)."""
+        chances = self.model.predict_proba(inputs) / np.sqrt(self.shares)
+        return np.asarray(chances / chances.sum(axis=1, keepdims=True))
+
     def predict(self, inputs: Array) -> Array:
         """Give labels (records,)."""
-        chances = self.model.predict_proba(inputs) / np.sqrt(self.shares)
-        return np.asarray(self.model.classes_[chances.argmax(axis=1)])
+        return self.classes_[self.predict_proba(inputs).argmax(axis=1)]
 
 
 ESTIMATORS: dict[str, Callable[[int], Any]] = {

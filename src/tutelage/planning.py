@@ -212,6 +212,10 @@ class Aggregation:
         """Build the mechanism (and its screen) with every open parameter calibrated; refuse what cannot answer once."""
         if not (isinstance(queries, int) and queries >= 1):
             raise RecipeError(f"`queries` must be a whole number ≥ 1. Got {queries!r} instead.")
+        if self.interactive and self.sure <= 1 / classes:
+            raise RecipeError(
+                f"`sure` must be above 1/{classes}, which a student has who knows nothing. Got {self.sure!r} instead."
+            )
         mechanism, screen = self._calibrated(budget, queries, teachers, classes)
         once = [(step.event(), 1) for step in (screen, mechanism) if step is not None]
         if self.sanitise is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -34,7 +35,7 @@ class Rounds:
     """
 
     def __init__(self, folder: Path, *, book: str) -> None:
-        self.folder, self.book = folder, book  # `book` names the book they belong to: those of another are not taken up
+        self.folder, self.book = folder, book  # `book` names the book and pool they belong to: others' are not taken up
 
     def read(self, number: int) -> Round | None:
         """Give a round that was kept, or None."""
@@ -46,7 +47,7 @@ class Rounds:
                 if str(kept["book"]) != self.book:
                     return None
                 return Round(kept["chosen"], kept["shares"])
-        except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+        except (OSError, EOFError, TypeError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
             raise DataError(f"`{path.name}` must be a round that this run kept. Got another file instead.") from None
 
     def keep(self, number: int, one: Round) -> None:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from scipy import special
 
 from tutelage.privacy import accounting
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 
 Array = npt.NDArray[Any]
 
@@ -126,6 +126,8 @@ def _concentration(accuracy: float, agreement: float | None, same_error: float) 
 
 def read(path: Path) -> PublicVotes:
     """Read public or simulated counts: .npz with `counts` and `truth`, or .npy with counts whose plurality is taken for right."""
+    if "private" in path.resolve().parts:
+        raise Unsealed("`votes` must be public or simulated, and lie outside folders named 'private'. Got one inside instead.")
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):

@@ -107,7 +107,7 @@ def transfer(
         exposed = folder.read_controls() if benchmark else {}
         document = guarantees.guarantee(
             ledger,
-            adaptive=how.adaptive,
+            adaptive=interview.adaptive,
             units=len(np.unique(private.units)),
             sanitised_epsilon=sanitised,
             excepted=_EXCEPTED if exposed else (),

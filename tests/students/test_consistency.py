@@ -98,6 +98,13 @@ def test_a_default_network_fits_the_images(digits) -> None:
     assert student.model.probabilities(images[:3]).shape == (3, 12)
 
 
+def test_a_network_may_know_more_classes_than_were_heard(digits) -> None:
+    images, _, labels = digits
+    tiny = replace(SMALL, steps=10, batch=4, ratio=1)
+    few = ConsistencyStudent(NETWORK, settings=tiny, device="cpu").fit(images[:1200], np.where(labels < 3, labels, -1))
+    assert few.model.probabilities(images[:3]).shape == (3, 10)
+
+
 def test_the_loss_of_a_wrong_answer_is_bounded_and_without_flips_it_is_cross_entropy() -> None:
     scores, labels = torch.tensor([[50.0, 0, 0], [0, 1, 2]]), torch.tensor([1, 2])
     assert torch.allclose(answered_loss(scores, labels, 0.0), F.cross_entropy(scores, labels))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.walk.tiny import CLASSES, QUESTIONS, Killed, clouds, kill_after, tiny_run
+from tests.walk.tiny import CLASSES, QUESTIONS, Killed, MeanTeachers, clouds, kill_after, tiny_run
 
 import tutelage as tt
 from tutelage.asking import class_shares
@@ -271,7 +271,7 @@ def test_a_budget_that_is_gone_ends_the_rounds(tmp_path: Path) -> None:
     student = Opinion(lambda inputs: np.full((len(inputs), CLASSES), 1 / CLASSES))
     outcome = tiny_run(tmp_path / "run", aggregation=eager, student=lambda: student, queries=60, test=None)
     assert len(list(outcome.folder.rounds.iterdir())) == 1
-    assert len(student.fits) == 1  # not again for rounds that nobody can answer
+    assert len(student.fits) == 2  # once more, to see whether the next round was paid for in an earlier life; then no more
     again = tiny_run(tmp_path / "run", aggregation=eager, student=lambda: student, queries=60, test=None, resume=True)
     assert again.guarantee == outcome.guarantee
 
@@ -284,9 +284,55 @@ def test_plain_gnmax_may_choose_its_questions_in_rounds_at_the_same_price(tmp_pa
     rounds = tiny_run(tmp_path / "rounds", aggregation=Aggregation("gnmax", rounds=3), questions=Uncertain(components=2))
     assert rounds.guarantee["events"] == plain.guarantee["events"]
     assert rounds.guarantee["epsilon"] == plain.guarantee["epsilon"]
-    assert rounds.guarantee["adaptive"] is False  # which questions depends on answers, how many does not
+    assert rounds.guarantee["adaptive"] is True  # what is asked depends on answers: the budget is quoted, here the same
     assert (rounds.labels >= 0).sum() == QUESTIONS
     assert not plain.folder.rounds.exists()
+
+
+class Sly:
+    """Asks about twins of answered records, which are free, if the first answer is class 0, and about new ones otherwise."""
+
+    def __call__(self, public: tt.Public, count: int) -> np.ndarray:
+        return np.arange(count)
+
+    def again(self, public: tt.Public, count: int, *, shares: np.ndarray, asked: np.ndarray) -> np.ndarray:
+        pick = np.arange(30, 50) if shares[0].argmax() == 0 else np.arange(10, 30)
+        return pick[~asked[pick]][:count]
+
+
+def test_what_is_quoted_does_not_depend_on_the_answers_even_where_the_price_does(tmp_path: Path) -> None:
+    fresh = clouds(30, 1)[0]
+    pool = tt.Public.of(np.concatenate([fresh, fresh[:10], fresh[:10]]))
+    how = Aggregation("gnmax", rounds=3, sigma=1.0)
+    quoted, charged = set(), set()
+    for turn in (0, 1):
+        inputs, targets = clouds(120, 0)
+        outcome = tt.transfer(
+            tt.Private.of(inputs, (targets + turn) % CLASSES),
+            pool,
+            teachers=MeanTeachers(),
+            student=lambda: tt.SupervisedStudent("forest"),
+            codec=tt.Votes(CLASSES),
+            budget=RICH,
+            shards=10,
+            queries=30,
+            aggregation=how,
+            questions=Sly(),
+            out=tmp_path / str(turn),
+        )
+        quoted.add(outcome.guarantee["epsilon"])
+        charged.add(outcome.guarantee["data_independent_epsilon"])
+    assert len(charged) == 2  # the trap is real
+    assert quoted == {RICH.epsilon}
+
+
+def test_rounds_that_were_lost_do_not_take_paid_labels_with_them(tmp_path: Path) -> None:
+    how = Aggregation("gnmax", rounds=3)
+    before = tiny_run(tmp_path / "run", aggregation=how)
+    shutil.rmtree(tmp_path / "run" / "release" / "rounds")
+    after = tiny_run(tmp_path / "run", aggregation=how, resume=True)
+    assert np.array_equal(after.labels, before.labels)
+    assert (after.labels >= 0).sum() == QUESTIONS
 
 
 class Insistent:

@@ -21,6 +21,11 @@ _CHUNK = 1 << 20
 
 
 @final
+class MissingFiles(DataError):
+    """The files of a data set are not here and could not be fetched: put them there, and all is well."""
+
+
+@final
 @dataclass(frozen=True)
 class File:
     """Name one public file and how it is recognised."""
@@ -84,7 +89,7 @@ def locate(
     root = Path(directory)
     if not root.is_dir():
         # Not created: a mistyped path should not fill with downloads.
-        raise DataError(f"`directory` must be an existing folder. Got {str(root)!r} instead.")
+        raise MissingFiles(f"`directory` must be an existing folder. Got {str(root)!r} instead.")
     for layout in source.layouts:
         for folder in layout.folders:
             paths = {file.name: root / folder / file.name for file in layout.files}
@@ -98,7 +103,7 @@ def locate(
             return _checked(layout, paths, verify)
         except (DataError, OSError) as error:
             reason = f"a download failed ({error})"
-    raise DataError(_absent(source, root, reason))
+    raise MissingFiles(_absent(source, root, reason))
 
 
 def _absent(source: Source, root: Path, reason: str) -> str:

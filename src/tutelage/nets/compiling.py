@@ -40,7 +40,7 @@ class Replayed:
     """
 
     def __init__(self, step: Callable[[], None], *, place: torch.device) -> None:
-        self.step, self.graph, self.calls = step, None, 0
+        self.step, self.place, self.graph, self.calls = step, place, None, 0
         self.recordable = place.type == "cuda"
         self.stream = torch.cuda.Stream(place) if self.recordable else None
 
@@ -51,10 +51,10 @@ class Replayed:
         elif self.recordable and self.calls >= 3:
             self._record()
         elif self.recordable:  # libraries choose their kernels and take their memory on the stream that will be recorded
-            self.stream.wait_stream(torch.cuda.current_stream())
+            self.stream.wait_stream(torch.cuda.current_stream(self.place))
             with torch.cuda.stream(self.stream):
                 self.step()
-            torch.cuda.current_stream().wait_stream(self.stream)
+            torch.cuda.current_stream(self.place).wait_stream(self.stream)
         else:
             self.step()
 

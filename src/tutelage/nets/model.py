@@ -40,7 +40,7 @@ class Model:
         self.state = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
 
     def probabilities(self, inputs: Any) -> np.ndarray:
-        """Give class probabilities: (records, classes) float32; the same for the same input, whatever stands beside it."""
+        """Give class probabilities: (records, classes) float32. An input's do not depend on its company."""
         place, queries = pick_device(self.device), as_inputs(inputs)
         network = self.factory().eval()
         network.load_state_dict(self.state)

@@ -102,7 +102,7 @@ class Block(nn.Module):
 @final
 @dataclass(frozen=True, kw_only=True)
 class ResidualNet:
-    """Build a small residual network with GroupNorm and average pooling: the student's default, and for colour images."""
+    """Build a small residual network with GroupNorm and average pooling, for colour images."""
 
     shape: tuple[int, int, int] = (1, 28, 28)
     classes: int = 10

@@ -35,6 +35,8 @@ def run(
     learners.require(recipe, device=device, engine=engine)
     private, public, test = _data(recipe, data, progress)
     number, folder = classes(recipe), RunFolder(out)
+    if recipe.features is not None:
+        folder.create(resume=resume)  # a folder that holds another run is refused before features are written into it
     begin = Beginnings(recipe, public, folder.release, device=device, progress=progress)
     return transfer(
         private,

@@ -56,7 +56,8 @@ def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
         with np.load(folder.samples, allow_pickle=False) as samples:
             gallery = plots.gallery(samples["inputs"], samples["labels"])
     return {
-        "answered": max(0, len(folder.labels.read_text(encoding="utf-8").splitlines()) - 1),  # without the heading
+        "answered": guarantee["labels"]["released"],
+        "reinforced": guarantee["labels"]["reinforced"],
         "gallery_svg": "" if gallery is None else plots.svg(gallery),
         "attack_svg": "" if infinite else plots.svg(plots.attack_curve(lambda fpr: attack_bound(guarantee, fpr))),
         "spending_svg": "" if infinite else plots.svg(plots.spending(_spent(rows), guarantee["budget_epsilon"])),

@@ -12,7 +12,8 @@ from typing import Any, final
 
 import numpy as np
 
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.data.sources import MissingFiles
+from tutelage.privacy.errors import RecipeError
 from tutelage.recipes.recipe import Recipe
 from tutelage.recipes.run import is_benchmark, run
 from tutelage.report.page import report
@@ -112,8 +113,8 @@ def reproduce(
             try:
                 files = None if recipe.data.set == "digits" else data
                 run(recipe, folder.root, data=files, device=device, engine=engine, resume=True, progress=progress)
-            except DataError as error:
-                return Result(row=row, missing=str(error))
+            except MissingFiles as error:
+                return Result(row=row, runs=tuple(done), missing=str(error))
         if not folder.report.exists():
             report(folder.root, name=recipe.name)
         done.append(read(folder, recipe))
@@ -149,11 +150,11 @@ def read(folder: RunFolder, recipe: Recipe) -> Figures:
         released_labels=scores.get("released labels"),
         epsilon=float(told["epsilon"]),
         charged=float(told["data_independent_epsilon"]),
-        sanitised=told["sanitised_epsilon"],
+        sanitised=None if told["sanitised_epsilon"] is None else float(told["sanitised_epsilon"]),
         raw=float(np.load(raw, allow_pickle=False)) if raw.exists() else None,
         delta=told["delta"],
         asked=counts.get("Threshold", counts.get("NoisyMax", 0)),
-        answered=counts.get("NoisyMax", 0),
+        answered=told["labels"]["released"],
     )
 
 

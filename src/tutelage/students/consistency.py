@@ -118,7 +118,7 @@ class ConsistencyStudent:
             raise RecipeError(
                 f"`public` must hold images for a student that distorts them. Got {inputs.ndim} dimensions instead."
             )
-        classes = self.classes or int(answers.max()) + 1
+        classes = self.classes or getattr(self.network, "classes", None) or int(answers.max()) + 1
         factory = self.network or ConvNet(shape=tuple(inputs.shape[1:]), classes=classes, widths=(32, 64, 128), hidden=128)
         self._model = self._train(factory, as_float(inputs), torch.from_numpy(answers), classes, progress)
         return self
@@ -186,10 +186,12 @@ class Step:
         self.pool_draws = torch.zeros(pool, settings.strong.draws, device=place)
         self.names = Names(torch.zeros(len(inputs), classes, device=place), torch.zeros(len(inputs), device=place))
         self.joined = settings.rounds > 0 and settings.weight > 0
+        self.judged = self.joined and gpu  # recorded kernels do not change; elsewhere the pool waits until it has names
         self.place = place
 
     def believe(self, names: Names) -> None:
         """Take over what the pool is called from now on."""
+        self.judged = self.joined
         for mine, theirs in zip(self.names, names, strict=True):
             mine.copy_(theirs)
 
@@ -207,12 +209,12 @@ class Step:
         """Judge answered and pool images in one pass, and move the weights."""
         s = self.settings
         images = s.labelled.apply(self.inputs[self.some], self.draws)
-        if self.joined:
+        if self.judged:
             images = torch.cat([images, s.strong.apply(self.inputs[self.rest], self.pool_draws)])
         with torch.autocast(self.place.type, dtype=torch.bfloat16, enabled=self.place.type == "cuda"):
             scores = self.network(images).float()
         loss = answered_loss(scores[: s.batch], self.answers[self.some], s.flip_rate)
-        if self.joined:
+        if self.judged:
             entropy = F.cross_entropy(scores[s.batch :], self.names.shares[self.rest], reduction="none")
             loss = loss + s.weight * (entropy * self.names.weights[self.rest]).mean()
         self.optimizer.zero_grad(set_to_none=True)

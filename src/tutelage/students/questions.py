@@ -6,7 +6,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.cluster.vq import kmeans2
+from scipy.cluster.vq import kmeans2, vq
 
 from tutelage.data.dataset import Public
 from tutelage.privacy.errors import RecipeError
@@ -65,7 +65,7 @@ class Uncertain:
             return unsure
         codes = _codes(public, self.components)[unsure]
         centres = _centres(codes, count, self.seed)
-        cluster = ((codes[:, None] - centres) ** 2).sum(axis=2).argmin(axis=1)
+        cluster, _ = vq(codes, centres)
         _, first = np.unique(cluster, return_index=True)  # the least sure of each cluster
         rest = np.setdiff1d(np.arange(len(unsure)), first)[: count - len(first)]  # for clusters that came out empty
         return unsure[np.sort(np.concatenate([first, rest]))]
