@@ -32,7 +32,15 @@ from tutelage.privacy.sealed import Sealed
 
 SHAPE = (240, 240, 155)  # BraTS
 MASKS = 16  # public ones, to fit on
-NAMES = ("pixels", "dct", "flips of dct", "wavelet", "blocks 24x24x24", "blocks 24x24x16", "blocks 24x24x16, paper")
+NAMES = (
+    "pixels",
+    "dct",
+    "flips of dct",
+    "wavelet",
+    "blocks 24x24x24",
+    "blocks 24x24x16",
+    "blocks 24x24x16, block clip at the public quantile",
+)
 STREAMED = ("blocks 24x24x24", "dct", "flips of dct")
 
 
@@ -67,7 +75,7 @@ def fitted(name: str, data: Public) -> Any:
     if name == "wavelet":
         return Wavelet.fit(data, kept=4096, levels=4)
     block = (24, 24, 24) if name.endswith("24") else (24, 24, 16)
-    if name.endswith("paper"):
+    if "block clip" in name:
         return Blocks.fit(data, block=block, components=16, centre=False, clip="block", rank=64)
     return Blocks.fit(data, block=block, components=16, noise=1.0, rank=64)
 

@@ -1,4 +1,4 @@
-"""Train K small networks at once against the same networks one after the other, and let 1,000 of them vote in little memory.
+"""Train K small networks at once against the same networks one after the other.
 
 One run, same network, batch, steps and random streams on both sides. The loop is plain PyTorch (autograd, fused AdamW) in the
 faster of float32 and bfloat16. Training is timed twice: with distortions (as teachers are trained) and bare. Seconds of ours
@@ -13,8 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import resource
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -35,7 +33,6 @@ from tutelage.teachers.ensemble import Ensemble
 from tutelage.teachers.training import Training, train_one, train_stack
 
 SHARD = 240  # records per teacher: 60,000 over 250
-VOTERS, QUERIES, LIMIT = 1_000, 10_000, 4 * 2**30
 AIMS = {"cuda": 60.0, "cpu": 1.0}
 
 
@@ -136,23 +133,6 @@ def compare(name: str, training: Training, arguments: argparse.Namespace, data: 
     return figures
 
 
-def vote(arguments: argparse.Namespace) -> None:
-    """Let fresh networks vote, and print seconds and the process's peak memory; run in a process of its own."""
-    network = ConvNet(widths=tuple(arguments.widths))
-    template = network()
-    generator = torch.Generator().manual_seed(0)
-    state = {
-        name: torch.rand(arguments.voters, *tensor.shape, generator=generator).sub_(0.5).mul_(0.2)
-        for name, tensor in template.state_dict().items()
-    }
-    queries, _, _ = images(arguments.data, arguments.queries)
-    begin = time.perf_counter()
-    votes = Ensemble(network, state, device=arguments.device).predict(queries)
-    seconds = time.perf_counter() - begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"seconds": seconds, "peak_rss_gib": peak / 2**30, "shape": votes.shape, "type": str(votes.dtype)}))
-
-
 def main() -> None:
     """Measure and write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -163,15 +143,9 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--widths", type=int, nargs="+", default=[16, 32, 64])
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--voters", type=int, default=VOTERS)
-    parser.add_argument("--queries", type=int, default=QUERIES)
     parser.add_argument("--variants", action="store_true", help="also time uncompiled and grouped-convolution stacks (CUDA)")
     parser.add_argument("--bare-only", action="store_true", help="leave out the training with distortions")
-    parser.add_argument("--vote", action="store_true", help="only vote, and print; used by the script itself")
     arguments = parser.parse_args()
-    if arguments.vote:
-        vote(arguments)
-        return
     logging.basicConfig(level=logging.INFO)
     pixels, labels, source = images(arguments.data, arguments.teachers * SHARD)
     figures: dict[str, Any] = {"data": source, "teachers": arguments.teachers, "steps": arguments.steps, "batch": arguments.batch}
@@ -182,12 +156,6 @@ def main() -> None:
     for name, training in (("bare", replace(full, augmentation=None)), ("distorted", full)):
         if name == "bare" or not arguments.bare_only:
             figures[name] = compare(name, training, arguments, (pixels, labels))
-    if arguments.voters:
-        command = [sys.executable, __file__, *sys.argv[1:], "--vote"]
-        told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        figures["votes"] = json.loads(told.splitlines()[-1]) | {"voters": arguments.voters, "queries": arguments.queries}
-        figures["votes"]["under_4_gib"] = figures["votes"]["peak_rss_gib"] * 2**30 < LIMIT
-        print("votes", json.dumps(figures["votes"]))
     result.write(f"ensemble.{arguments.device}", figures)
 
 

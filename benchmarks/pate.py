@@ -1,8 +1,8 @@
 """Collect what `tutelage reproduce pate` printed in several places into the one table that the documentation shows.
 
-    tutelage reproduce pate --only mnist-ours --data DIR --out runs/a --seeds 3 --device cuda
-    tutelage reproduce pate --only adult --data DIR --out runs/b --seeds 3
-    python benchmarks/pate.py runs/a/pate.json runs/b/pate.json
+tutelage reproduce pate --only mnist-ours --data DIR --out runs/a --seeds 3 --device cuda
+tutelage reproduce pate --only adult --data DIR --out runs/b --seeds 3
+python benchmarks/pate.py runs/a/pate.json runs/b/pate.json
 """
 
 from __future__ import annotations

@@ -49,6 +49,9 @@ def test_cross_entropy_and_squared_error() -> None:
     assert squared_error(np.array([[[0.5, 0.5]]]), truth).tolist() == [0.25]
     with pytest.raises(RecipeError, match="`margin` must"):
         cross_entropy(truth, truth, margin=0.5)
+    for wrong in (4 * truth, truth - 0.1, np.full_like(truth, np.nan)):
+        with pytest.raises(DataError, match="`truth` must lie in"):
+            cross_entropy(truth, wrong)
 
 
 def test_a_threshold_is_chosen_on_public_masks_alone() -> None:

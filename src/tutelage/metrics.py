@@ -54,6 +54,9 @@ def cross_entropy(predicted: Array, truth: Array, *, margin: float = 1e-6) -> Ar
     """Give the mean binary cross-entropy per pixel; probabilities are kept `margin` away from 0 and 1."""
     if not (isinstance(margin, float) and 0 < margin < 0.5):
         raise RecipeError(f"`margin` must lie in (0, 0.5). Got {margin!r} instead.")
+    real = np.asarray(truth)
+    if real.size and not (real.min() >= 0 and real.max() <= 1):  # also where one is not a number
+        raise DataError("`truth` must lie in [0, 1]. Got values outside instead.")
     return np.array([_cross_entropy(np.clip(found, margin, 1 - margin), real) for found, real in _pairs(predicted, truth)])
 
 

@@ -36,7 +36,7 @@ def test_block_clips_add_up_to_the_norm_and_cost_as_much(volumes: Public) -> Non
     huge = np.ones((1, 1, 10, 9, 7))
     codes = paper.encode(huge).reshape(places, 4)
     assert (np.linalg.norm(codes, axis=1) <= paper.norm / math.sqrt(places) * (1 + 1e-9)).all()
-    assert np.linalg.norm(codes) <= paper.norm
+    assert np.linalg.norm(codes) <= paper.norm * (1 + 1e-12)
     assert paper.bound.sensitivity() == mine.bound.sensitivity()
     answers = [codec.decode(codec.encode(volumes.targets[None])[0], volumes.inputs) for codec in (paper, mine)]
     errors = [((answer - volumes.targets) ** 2).mean() for answer in answers]
@@ -58,6 +58,10 @@ def test_refusals(volumes: Public) -> None:
         Blocks.fit(volumes, block=(4, 4), components=1)
     with pytest.raises(RecipeError, match="`noise` must be given"):
         Blocks.fit(volumes, block=(4, 4, 4))
+    with pytest.raises(RecipeError, match="`rank` must"):
+        Blocks.fit(volumes, block=(4, 4, 4), components=1, rank=0)
+    with pytest.raises(RecipeError, match="`noise` must be a finite"):
+        Blocks.fit(volumes, block=(4, 4, 4), noise=float("nan"))
     with pytest.raises(RecipeError, match="`components` must be at most"):
         Blocks.fit(volumes, block=(2, 2, 2), components=9)
     with pytest.raises(RecipeError, match="`clip` must be"):

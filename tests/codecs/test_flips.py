@@ -52,6 +52,22 @@ def test_flips_from_the_majority_cost_least(public: Public) -> None:
     assert majority.bound.sensitivity() < 0.95 * 2 * np.quantile(np.linalg.norm(deviations, axis=1), 0.9)
 
 
+@pytest.mark.parametrize("wins", [False, True])
+def test_flips_win_iff_their_norm_is_below_root_two_times_the_codes(public: Public, wins: bool) -> None:
+    # Two components hold too little of the norm; all frequencies hold all of it.
+    codec = DCT.fit(public, kept=192) if wins else PCA.fit(public, components=2)
+    flips, masks = Flips.fit(codec, public), ellipses(2000, (16, 12), seed=6)
+    assert (flips.norm < math.sqrt(2) * codec.norm) == wins
+    assert (flips.bound.sensitivity() < codec.bound.sensitivity()) == wins
+    spread = []
+    for one in (codec, flips):  # at the same price the noise is proportional to the sensitivity
+        codes = one.encode(masks[None])[0]
+        noise = np.random.default_rng(0).normal(0, one.bound.sensitivity(), codes.shape)
+        spread.append(float(((one.decode(codes + noise, masks) - one.decode(codes, masks)) ** 2).sum()))
+    assert (spread[1] < spread[0]) == wins
+    assert spread[1] / spread[0] == pytest.approx((flips.bound.sensitivity() / codec.bound.sensitivity()) ** 2, rel=0.1)
+
+
 def test_reflection_is_an_isometry_into_the_orthant(public: Public) -> None:
     flips = Flips.fit(DCT.fit(public, kept=12), public)
     masks = public.targets.reshape(200, -1).astype(float)
@@ -67,7 +83,11 @@ def test_a_soft_reference_would_not_do(public: Public) -> None:
     # Around a mean between 0 and 1 deviations have both signs: no orthant holds them.
     deviations = public.targets - public.targets.mean(axis=0)
     assert (deviations < -0.1).any(axis=0)[8, 6]
-    assert (deviations > 0.1).any(axis=0)[8, 6] or (deviations > 0.1).any()
+    assert (deviations > 0.1).any()
+    for soft in (np.full((16, 12), 0.3), public.targets.mean(axis=0), np.full((16, 12), 2), np.full((16, 12), np.nan)):
+        with pytest.raises(RecipeError, match="`reference` must hold zeros and ones"):
+            Flips(DCT((16, 12), 5, 1.0), soft, 1.0)
+    assert Flips(DCT((16, 12), 5, 1.0), np.ones((16, 12)), 1.0).reference.all()
     with pytest.raises(RecipeError, match="`reference` must"):
         Flips(DCT((16, 12), 5, 1.0), np.zeros(5), 1.0)
 

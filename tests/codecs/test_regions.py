@@ -6,10 +6,8 @@ import pytest
 from tutelage.codecs.regions import Regions
 from tutelage.codecs.segments import level_sets, superpixels
 from tutelage.data.dataset import Public
-from tutelage.privacy.bounds import Binary, OneHot, Orthant
+from tutelage.privacy.bounds import Orthant
 from tutelage.privacy.errors import DataError, RecipeError
-from tutelage.privacy.mechanisms import GNMax, NoisyMean
-from tutelage.privacy.sealed import Sealed
 
 SHAPE = (24, 20)
 
@@ -49,34 +47,9 @@ def test_level_sets_find_flat_objects() -> None:
     assert level_sets(np.random.default_rng(0).random((1, 9, 9)), 4).max() == 3
 
 
-def test_one_region_by_noisy_max() -> None:
+def test_pixels_are_averaged_over_regions() -> None:
     public = scenes()
-    codec = Regions.fit(public, shape=SHAPE, regions=6, vote="one", method="levels")
-    assert codec.bound == OneHot(7)
-    rng = np.random.default_rng(1)
-    ragged = (public.targets ^ (rng.random((40, *public.targets.shape)) < 0.2)).astype(
-        np.uint8
-    )  # teachers err on every fifth pixel
-    ragged[:5] = 0  # some see nothing
-    released = GNMax(7, 2.0).contribute(Sealed(codec.encode(ragged)))
-    assert np.array_equal(codec.decode(released, public.inputs), public.targets)
-    nothing = codec.decode(np.full(6, 6), public.inputs)
-    assert not nothing.any()
-
-
-def test_every_region_by_noisy_mean() -> None:
-    public = scenes()
-    for norm, kind in ((None, Binary), (4.0, Orthant)):
-        codec = Regions.fit(public, shape=SHAPE, regions=20, norm=norm)
-        assert isinstance(codec.bound, kind)
-        ballots = codec.encode(np.repeat(public.targets[None], 50, axis=0))
-        answer = codec.decode(NoisyMean(codec.bound, 2.0, 50).contribute(Sealed(ballots)), public.inputs)
-        assert ((answer > 0.5) == public.targets).mean() > 0.97
-
-
-def test_pixels_averaged_over_regions_need_no_pool() -> None:
-    public = scenes()
-    codec = Regions.fit(public, shape=SHAPE, regions=20, vote="pixels")
+    codec = Regions.fit(public, regions=20)
     assert codec.bound == Orthant(480, codec.norm)
     codes = codec.encode(public.targets[None, 2:4])[0]
     noisy = codes + np.random.default_rng(2).normal(0, 0.5, codes.shape)
@@ -88,31 +61,24 @@ def test_pixels_averaged_over_regions_need_no_pool() -> None:
         assert all(np.ptp(painted[labels == label]) == 0 for label in np.unique(labels))
 
 
-def test_a_pool_is_asked_whole_and_in_order() -> None:
+def test_any_image_may_be_asked_about_in_any_order() -> None:
     public = scenes()
-    codec = Regions.fit(public, shape=SHAPE, regions=6)
-    with pytest.raises(DataError, match="`predictions` must be about the whole pool"):
-        codec.encode(public.targets[None, :3])
+    codec = Regions.fit(public, regions=12, method="levels")
     codes = codec.encode(public.targets[None])[0]
-    with pytest.raises(DataError, match="`inputs` must be the pool"):
-        codec.decode(codes, public.inputs[::-1])
-    with pytest.raises(DataError, match="`codes` must"):
-        codec.decode(codes[:, :3], public.inputs)
+    answers = codec.decode(codes, public.inputs)
+    assert np.array_equal(codec.decode(codes[::-1], public.inputs[::-1]), answers[::-1])
+    assert np.array_equal(codec.decode(codes[4:5], public.inputs[4:5, 0]), answers[4:5])
+    assert codec.provenance is not None
+    assert codec.provenance.records == 6
 
 
 def test_refusals() -> None:
     public = scenes()
-    with pytest.raises(RecipeError, match="`vote` must"):
-        Regions.fit(public, shape=SHAPE, regions=4, vote="both")  # type: ignore[arg-type]
     with pytest.raises(RecipeError, match="`method` must"):
-        Regions(SHAPE, 4, "pixels", "slic", 1.0)  # type: ignore[arg-type]
-    with pytest.raises(RecipeError, match="`norm` must be given"):
-        Regions(SHAPE, 4, "pixels")
-    with pytest.raises(RecipeError, match="`norm` must be given"):
-        Regions.fit(public, shape=SHAPE, regions=4, vote="one", norm=1.0)
-    with pytest.raises(RecipeError, match="`pool` must"):
-        Regions(SHAPE, 4, "each")
-    with pytest.raises(DataError, match="no image twice"):
-        Regions.fit(public[[0, 1, 0]], shape=SHAPE, regions=4)
+        Regions(SHAPE, 4, 1.0, "slic")  # type: ignore[arg-type]
+    with pytest.raises(RecipeError, match="`norm` must"):
+        Regions(SHAPE, 4, 0.0)
+    with pytest.raises(RecipeError, match="`regions` must"):
+        Regions.fit(public, regions=0)
     with pytest.raises(DataError, match="`inputs` must be images"):
-        Regions.fit(public, shape=(5, 5), regions=4)
+        Regions.fit(Public.of(np.zeros((6, 1)), public.targets), regions=4)

@@ -7,10 +7,12 @@ import pytest
 from tests.codecs.conftest import ellipses
 
 from tutelage.codecs.dct import DCT
+from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
 from tutelage.codecs.rescaled import Rescaled
 from tutelage.data.dataset import Public
+from tutelage.privacy.bounds import Ball
 from tutelage.privacy.errors import RecipeError
 
 
@@ -63,10 +65,45 @@ def test_non_negative_codes_stay_so(public: Public) -> None:
     assert (scaled.encode(public.targets[None]) >= 0).all()
 
 
+def test_a_core_that_never_varies_still_fills_the_clip() -> None:
+    # Codes that are measured from 0 have a mean square where they have no variance; weights by variance alone would blow it up.
+    rng = np.random.default_rng(0)
+    masks = np.zeros((900, 16, 16), np.uint8)
+    masks[:, 3:13, 3:13] = 1
+    masks[:, 3:5] = rng.integers(0, 2, (900, 2, 16))
+    public, fresh = Public.of(np.zeros((600, 1)), masks[:600]), masks[600:]
+    plain = Pixels.fit(public)
+    assert noisy_error(Rescaled.fit(plain, public), fresh, 0.05) < 0.8 * noisy_error(plain, fresh, 0.05)
+
+
+class Raw:
+    """A codec that hands on what it is given."""
+
+    bound = Ball(192, 100.0)
+
+    def encode(self, predictions: np.ndarray) -> np.ndarray:
+        return predictions.reshape(*predictions.shape[:2], -1)
+
+    def decode(self, codes: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+        return codes.reshape(-1, 16, 12)
+
+
+def test_what_it_is_given_stays_as_it_was(public: Public) -> None:
+    scaled, masks = Rescaled.fit(Raw(), public), ellipses(5, (16, 12), seed=9)[None]
+    given = masks.astype(float)
+    codes = scaled.encode(given)
+    assert np.array_equal(given, masks)
+    assert np.array_equal(scaled.encode(masks), codes)  # whole numbers in, the same codes out
+
+
 def test_refusals(public: Public) -> None:
     with pytest.raises(RecipeError, match="`codec` must have a Ball or Orthant"):
         Rescaled.fit(Pixels((16, 12)), public)
     with pytest.raises(RecipeError, match="`codec` must not shrink"):
         Rescaled.fit(PCA.fit(public, components=3, noise=0.1), public)
+    shrinking = Flips.fit(PCA.fit(public, components=3, noise=0.1), public)
+    for nested in (shrinking, Rescaled.fit(DCT.fit(public, kept=9), public, noise=0.1)):
+        with pytest.raises(RecipeError, match="`codec` must not shrink"):
+            Rescaled.fit(nested, public, noise=0.1)
     with pytest.raises(RecipeError, match="`public` must hold masks whose codes differ"):
         Rescaled.fit(Pixels((16, 12), 1.0, "orthant"), Public.of(np.zeros((3, 1)), np.zeros((3, 16, 12))))

@@ -4,14 +4,10 @@ import math
 
 import numpy as np
 import pytest
-from tests.codecs.conftest import ellipses
 
 from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Public
-from tutelage.privacy.bounds import Binary
-from tutelage.privacy.errors import DataError, RecipeError
-from tutelage.privacy.mechanisms import AboveThreshold
-from tutelage.privacy.sealed import Sealed
+from tutelage.privacy.errors import RecipeError
 
 
 @pytest.mark.parametrize(("shape", "wavelet", "levels"), [((16, 12), "haar", 2), ((13, 10), "db2", 1), ((8, 7, 9), "haar", 3)])
@@ -44,24 +40,6 @@ def test_the_public_choice_is_the_best_of_its_size(public: Public) -> None:
     assert error <= ((first.decode(codes, codes) - public.targets) ** 2).sum()
 
 
-def test_the_sparse_vector_technique_chooses_what_teachers_agree_on() -> None:
-    shape, teachers = (16, 16), 200
-    rng = np.random.default_rng(1)
-    masks = ellipses(6, shape, seed=3)
-    predictions = np.clip(masks + rng.normal(0, 0.2, (teachers, 6, *shape)), 0, 1)
-    everything = Wavelet(shape, np.arange(256), 100.0)
-    ballots = everything.candidates(predictions, size=1.0)
-    assert ballots.shape == (teachers, 1, 256)
-    assert set(np.unique(ballots)) <= {0.0, 1.0}
-    agreed = ballots.mean(axis=0)[0]
-    # The sums are noisy here by design; at this ε the noise is 1/20 of the teachers.
-    mechanism = AboveThreshold(Binary(256), 0.5, 50.0, 200.0, 20, teachers)
-    chosen = everything.keeping(mechanism.contribute(Sealed(ballots)))
-    assert (agreed[chosen.kept] > 0.2).all()
-    assert {int(index) for index in np.flatnonzero(agreed > 0.9)[:5]} <= set(chosen.kept.tolist())
-    assert chosen.bound.dimension == len(chosen.kept) <= 20
-
-
 def test_refusals(public: Public) -> None:
     with pytest.raises(RecipeError, match="`wavelet` must"):
         Wavelet((8, 8), np.arange(4), 1.0, "bior2.2")
@@ -73,8 +51,3 @@ def test_refusals(public: Public) -> None:
         Wavelet((8, 8), np.array([64]), 1.0)
     with pytest.raises(RecipeError, match="`kept` must be at most"):
         Wavelet.fit(public, kept=1000)
-    codec = Wavelet((8, 8), np.arange(4), 1.0)
-    with pytest.raises(DataError, match="`above` must"):
-        codec.keeping(np.zeros((1, 64), bool))
-    with pytest.raises(DataError, match="`predictions` must"):
-        codec.candidates(np.zeros((1, 0, 8, 8)), size=1.0)

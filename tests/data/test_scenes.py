@@ -64,7 +64,9 @@ def test_private_and_public(tmp_path: Path) -> None:
     assert len(np.unique(private.units)) == 20
     assert public.targets is not None
     assert public.targets.shape == (10, 16, 16)
-    assert public.source == "scenes (drawn), 10 of seed 2"
+    assert public.source == "scenes (drawn, size=16, target=dog, noise=0), 10 of seed 2"
+    others = (Scenes(size=32), Scenes(size=16, target="cat"), Scenes(size=16, noise=3))
+    assert len({public.source, *(other.public(10, seed=2).source for other in others)}) == 4
 
 
 def test_silhouettes_differ_and_stay_in_the_frame() -> None:

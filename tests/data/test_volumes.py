@@ -1,18 +1,19 @@
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import nibabel
 import numpy as np
 import pytest
 
-from tutelage.data.volumes import MODALITIES, Volumes, fitted, normalised
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.data.volumes import MODALITIES, Scan, Volumes, fitted, normalised
+from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 
 
-def save(path: Path, array: np.ndarray) -> Path:
+def save(path: Path, array: np.ndarray, affine: np.ndarray | None = None) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    nibabel.save(nibabel.Nifti1Image(array, np.eye(4)), path)
+    nibabel.save(nibabel.Nifti1Image(array, np.eye(4) if affine is None else affine), path)
     return path
 
 
@@ -35,6 +36,7 @@ def brats(root: Path, names: tuple[str, ...], *, without: str = "") -> Path:
             values = rng.choice([0, 1, 2, 4], (6, 6, 5)) if part == "seg" else rng.integers(0, 900, (6, 6, 5))
             if part != without:
                 save(root / name / f"{Path(name).name}_{part}.nii.gz", values.astype(np.int16))
+            (root / name / f"._{Path(name).name}_{part}.nii.gz").write_bytes(b"left by macOS")
     return root
 
 
@@ -77,6 +79,37 @@ def test_brats_folders_of_both_years(tmp_path: Path) -> None:
     assert Volumes.brats(tmp_path, size=(6, 6, 5), modalities=("flair",)).public().inputs.shape == (5, 1, 6, 6, 5)
 
 
+@pytest.mark.parametrize(
+    ("names", "patients"),
+    [
+        (("Brats17_TCIA_101_1", "Brats17_TCIA_101_2"), {"Brats17_TCIA_101"}),
+        (("Brats18_CBICA_AAB_1", "Brats18_CBICA_AAB_2"), {"Brats18_CBICA_AAB"}),
+        (("BraTS19_CBICA_AAB_1", "BraTS19_CBICA_AAB_2"), {"BraTS19_CBICA_AAB"}),
+        (("BraTS19_2013_10_1", "BraTS19_2013_11_1"), {"BraTS19_2013_10", "BraTS19_2013_11"}),
+        (("BraTS20_Training_001", "BraTS20_Training_002"), {"BraTS20_Training_001", "BraTS20_Training_002"}),
+        (("BraTS2021_00000", "BraTS2021_00002"), {"BraTS2021_00000", "BraTS2021_00002"}),
+    ],
+)
+def test_whose_a_brats_scan_is(tmp_path: Path, names: tuple[str, ...], patients: set[str]) -> None:
+    assert set(Volumes.brats(brats(tmp_path, names), size=(6, 6, 5)).patients.tolist()) == patients
+
+
+def test_images_and_masks_lie_in_one_place(tmp_path: Path) -> None:
+    image = np.ones((4, 4, 4), np.float32)
+    image[0], mask = 5, np.zeros((4, 4, 4), np.uint8)
+    mask[3] = 1
+    mirrored = np.diag([-1.0, 1.0, 1.0, 1.0])
+    mirrored[0, 3] = 3.0
+    save(tmp_path / "imagesTr" / "smith_001.nii.gz", image, mirrored)  # the bright end lies at x = 3, in both files
+    save(tmp_path / "labelsTr" / "smith_001.nii.gz", mask)
+    public = Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
+    assert np.array_equal(public.inputs[0, 0] > 0, public.targets[0] > 0)
+    save(tmp_path / "imagesTr" / "smith_001.nii.gz", image, np.diag([-1.0, 1.0, 1.0, 1.0]))  # three voxels away from the mask
+    with pytest.raises(DataError, match="another place for pair 0") as caught:
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
+    assert "smith" not in str(caught.value)
+
+
 def test_a_volume_is_normalised_by_itself() -> None:
     rng = np.random.default_rng(2)
     volume = rng.normal(500, 30, (9, 9, 9)).astype(np.float32)
@@ -108,6 +141,27 @@ def test_arrays_may_go_to_disk(tmp_path: Path) -> None:
     mapped = volumes.public(into=tmp_path / "cache")
     assert isinstance(mapped.targets, np.memmap)
     assert np.array_equal(mapped.inputs, volumes.public().inputs)
+
+
+def test_private_files_stay_private(tmp_path: Path) -> None:
+    volumes = Volumes.decathlon(task(tmp_path / "task"), size=(6, 6, 6))
+    with pytest.raises(Unsealed, match="`into` must lie in a folder named 'private'"):
+        volumes.private(into=tmp_path / "release")
+    with pytest.raises(Unsealed):
+        volumes.private(into=tmp_path / "private" / ".." / "release")
+    assert not (tmp_path / "release").exists()
+    folder = tmp_path / "private" / "scans"
+    folder.mkdir(parents=True)
+    (folder / "inputs.npy").write_bytes(b"from before, for everybody")
+    (folder / "inputs.npy").chmod(0o644)
+    private = volumes.private(into=folder)
+    assert np.array_equal(private.inputs, volumes.private().inputs)
+    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_a_scan_prints_no_name(tmp_path: Path) -> None:
+    scan = Scan((tmp_path / "smith_flair.nii",), tmp_path / "smith_seg.nii", "smith")
+    assert "smith" not in f"{scan!r} {scan}"
 
 
 def test_refusals_name_no_patient(tmp_path: Path) -> None:

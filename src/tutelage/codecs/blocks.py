@@ -11,8 +11,8 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import not_negative, positive, sizes, whole
-from tutelage.codecs.fitting import QUANTILE, Provenance, hashed, passes, provenance, public_masks, public_norm
+from tutelage.codecs.checks import not_negative, positive, settle, sizes, whole
+from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.codecs.spectrum import Spectrum, principal
 from tutelage.data.dataset import Public
@@ -28,8 +28,8 @@ class Blocks:
     """Cut a mask into blocks and keep the first components of each; all blocks share one set of components.
 
     The mask is padded with zeros to whole blocks. `clip='volume'` shortens the code of a whole mask to `norm`.
-    `clip='block'` shortens each block to norm/√blocks, as published: the diameter is the same, and masks that fill few
-    blocks lose most (docs/theory/codecs.md). `noise` shrinks deviations, by the variance that each place had on public masks.
+    `clip='block'` shortens the code of each block to norm/√blocks: the diameter is the same, and masks that fill few blocks
+    lose most (docs/theory/codecs.md). `noise` shrinks deviations, by the variance that each place had on public masks.
     """
 
     shape: tuple[int, ...]
@@ -43,10 +43,15 @@ class Blocks:
     provenance: Provenance | None = None
 
     def __post_init__(self) -> None:
-        for array in (self.mean, self.variances):
-            array.flags.writeable = False  # the repr names these numbers
+        for name in ("shape", "block"):
+            object.__setattr__(self, name, sizes(name, getattr(self, name)))
+        for name in ("mean", "variances"):
+            array = np.array(getattr(self, name), dtype=np.float64)  # a copy: the repr names these numbers
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
         positive(norm=self.norm)
         not_negative(noise=self.noise)
+        settle(self, norm=float(self.norm), noise=float(self.noise))
         if self.clip not in ("volume", "block"):
             raise RecipeError(f"`clip` must be 'volume' or 'block'. Got {self.clip!r} instead.")
 
@@ -74,6 +79,8 @@ class Blocks:
             raise RecipeError(f"`block` must have {len(shape)} sizes, one per axis of a mask. Got {block!r} instead.")
         if components is None and not noise:
             raise RecipeError("`noise` must be given where `components` is not: it decides how many are kept. Got 0 instead.")
+        not_negative(noise=noise)
+        whole(rank=rank)
         mean = np.zeros(math.prod(shape))
         if centre:
             mean = sum((rows.sum(axis=0) for rows in passes(targets)), mean) / len(targets)
@@ -89,7 +96,8 @@ class Blocks:
         if norm is None:
             norm = public_norm(targets, draft.forward, quantile=quantile)
         variances = (squares / len(targets)).reshape(places, kept)
-        return cls(shape, block, spectrum, mean, variances, norm, noise, clip, provenance(public))
+        found = provenance(public, f"centre={bool(centre)}, rank={int(rank)}, along={spectrum.outline(kept)}")
+        return cls(shape, block, spectrum, mean, variances, norm, noise, clip, found)
 
     @property
     def bound(self) -> Ball:
@@ -128,13 +136,13 @@ class Blocks:
         return decoded(codes, self.bound.dimension, self.shape, self.backward)
 
     @cached_property
-    def _digest(self) -> str:
-        return hashed(self.spectrum.vectors, self.mean, self.variances)[:16]
+    def _name(self) -> str:
+        return named(self.provenance, self.spectrum.vectors, self.mean, self.variances)
 
     def __repr__(self) -> str:
         return (
             f"Blocks(shape={self.shape}, block={self.block}, components={self.variances.shape[1]}, norm={self.norm!r}, "
-            f"noise={self.noise!r}, clip={self.clip!r}, fitted={self._digest!r})"
+            f"noise={self.noise!r}, clip={self.clip!r}, fitted={self._name!r})"
         )
 
 

@@ -45,3 +45,9 @@ def sizes(name: str, shape: Sequence[int]) -> tuple[int, ...]:
     for size in shape:
         whole(**{name: size})
     return tuple(int(size) for size in shape)
+
+
+def settle(codec: object, **values: float | None) -> None:
+    """Keep checked numbers in a frozen codec as Python's own: numpy's print otherwise, and the print is the codec's name."""
+    for name, value in values.items():
+        object.__setattr__(codec, name, value)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import fft
 
-from tutelage.codecs.checks import positive, sizes, whole
+from tutelage.codecs.checks import positive, settle, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, provenance, public_masks, public_norm
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.data.dataset import Public
@@ -35,6 +35,7 @@ class DCT:
         object.__setattr__(self, "shape", sizes("shape", self.shape))
         positive(norm=self.norm)
         whole(kept=self.kept)
+        settle(self, norm=float(self.norm), kept=int(self.kept))
         if self.kept > math.prod(self.shape):
             raise RecipeError(f"`kept` must be at most the {math.prod(self.shape)} pixels. Got {self.kept!r} instead.")
 

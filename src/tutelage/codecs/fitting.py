@@ -26,11 +26,20 @@ QUANTILE = 0.95  # of the public norms: longer masks are shortened, so that one 
 @final
 @dataclass(frozen=True)
 class Provenance:
-    """Say what a codec was fitted on: where it came from, how many records, and the sha256 of their bytes."""
+    """Say what a codec was fitted on, where it came from, how many records, the sha256 of their bytes; and how."""
 
     source: str
     sha256: str
     records: int
+    how: str = ""  # the fit's arguments, as far as nothing else in the codec's repr shows them
+
+    @property
+    def name(self) -> str:
+        """Name the fit by what went in. What comes out differs in its last bits from one number of threads to another.
+
+        So whoever changes what a fit computes changes `how`: codes kept under the old name are decoded under the new one.
+        """
+        return f"{self.sha256[:16]}{self.how and ', '}{self.how}"
 
 
 def public_masks(public: Public, shape: tuple[int, ...] | None = None) -> Array:
@@ -54,10 +63,15 @@ def passes(targets: Array, chosen: Array | None = None) -> Iterator[Array]:
         yield masks(targets[part if chosen is None else chosen[part]])
 
 
-def provenance(public: Public) -> Provenance:
+def provenance(public: Public, how: str = "") -> Provenance:
     """Hash the masks that a codec is fitted on."""
     targets = public_masks(public)
-    return Provenance(public.source, hashed(targets), len(targets))
+    return Provenance(public.source, hashed(targets), len(targets), how)
+
+
+def named(found: Provenance | None, *arrays: Array) -> str:
+    """Name a codec by its fit, or by its numbers where nobody says what they were fitted on."""
+    return hashed(*arrays)[:16] if found is None else found.name
 
 
 def hashed(*arrays: Array) -> str:
@@ -75,7 +89,15 @@ def public_norm(targets: Array, step: Callable[[Array], Array] | None = None, *,
     """Give a quantile of the norms of public codes: a clip that was chosen without looking at private ones."""
     share(quantile=quantile)
     norms = [np.linalg.norm(rows if step is None else step(rows), axis=1) for rows in passes(targets)]
-    norm = float(np.quantile(np.concatenate(norms), quantile))
+    norm = rounded(np.quantile(np.concatenate(norms), quantile))
     if norm <= 0:
         raise DataError("`public` must hold masks that are not all alike or empty. Got only such instead.")
     return norm
+
+
+def rounded(norm: float | np.floating[Any]) -> float:
+    """Drop the digits of a norm that depend on the number of threads: it names the codec and its mechanism.
+
+    Eight digits are left. Components whose variances are close differ in the twelfth already.
+    """
+    return float(f"{norm:.7e}")

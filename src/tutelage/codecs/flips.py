@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import positive
-from tutelage.codecs.fitting import QUANTILE, Provenance, hashed, passes, provenance, public_masks, public_norm
+from tutelage.codecs.checks import positive, settle
+from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Orthant
@@ -42,6 +42,9 @@ class Flips:
     The reference is a public mask of zeros and ones: the majority of public masks, or nothing, which releases masks as they
     are. Isotropic noise looks the same in every orthonormal basis: what stays on the filter's components is what a release of
     its codes would have put there (docs/theory/codecs.md). The clip pulls odd masks towards the reference.
+
+    It wins over the filter's own release iff norm < √2 · filter's norm. A filter that keeps a small part of a mask may lose
+    more of the norm than that: compare `bound.sensitivity()` of both.
     """
 
     filter: Filter  # DCT, PCA, Blocks, Wavelet; its own norm is not used
@@ -52,7 +55,11 @@ class Flips:
 
     def __post_init__(self) -> None:
         positive(norm=self.norm)
-        reference = np.array(self.reference, dtype=bool).reshape(-1)
+        settle(self, norm=float(self.norm))
+        given = np.asarray(self.reference)
+        if not np.isin(given, (0, 1)).all():  # around a value in between deviations have both signs: no orthant holds them
+            raise RecipeError("`reference` must hold zeros and ones alone. Got other values instead.")
+        reference = given.astype(bool).reshape(-1)
         if reference.size != math.prod(self.filter.shape):
             raise RecipeError(f"`reference` must be a mask of shape {self.filter.shape}. Got {reference.size} pixels instead.")
         reference.flags.writeable = False
@@ -84,7 +91,7 @@ class Flips:
         middle = mean > 0.5 if reference == "majority" else np.zeros(mean.size, dtype=bool)
         draft = cls(filter, middle, 1.0)
         norm = public_norm(targets, draft.flipped, quantile=quantile) if norm is None else norm
-        return cls(filter, middle, norm, mean, provenance(public))
+        return cls(filter, middle, norm, mean, provenance(public, f"reference={reference!r}"))
 
     @property
     def bound(self) -> Orthant:
@@ -115,8 +122,8 @@ class Flips:
         return 0.0 if self.mean is None else self.mean - self._filtered(self.mean[None])[0]
 
     @cached_property
-    def _digest(self) -> str:
-        return hashed(self.reference, np.empty(0) if self.mean is None else self.mean)[:16]
+    def _name(self) -> str:
+        return named(self.provenance, self.reference, np.empty(0) if self.mean is None else self.mean)
 
     def __repr__(self) -> str:
-        return f"Flips({self.filter!r}, norm={self.norm!r}, fitted={self._digest!r})"
+        return f"Flips({self.filter!r}, norm={self.norm!r}, fitted={self._name!r})"

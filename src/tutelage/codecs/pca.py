@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import not_negative, positive, sizes, whole
-from tutelage.codecs.fitting import QUANTILE, Provenance, passes, provenance, public_masks, public_norm
+from tutelage.codecs.checks import not_negative, positive, settle, sizes, whole
+from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.codecs.spectrum import Spectrum, held_out, principal
 from tutelage.data.dataset import Public
@@ -41,6 +42,7 @@ class PCA:
         positive(norm=self.norm)
         not_negative(noise=self.noise)
         whole(components=self.components)
+        settle(self, norm=float(self.norm), noise=float(self.noise), components=int(self.components))
         if self.components > len(self.spectrum.vectors):
             found = len(self.spectrum.vectors)
             raise RecipeError(f"`components` must be at most the {found} that were found. Got {self.components!r} instead.")
@@ -67,9 +69,10 @@ class PCA:
         targets = public_masks(public)
         shape = tuple(targets.shape[1:])
         not_negative(noise=noise)
+        whole(rank=rank)
         if components is None and not noise:
             raise RecipeError("`noise` must be given where `components` is not: it decides how many are kept. Got 0 instead.")
-        if not isinstance(folds, int) or folds < 0 or folds == 1 or folds > len(targets):
+        if isinstance(folds, bool) or not isinstance(folds, int) or folds < 0 or folds == 1 or folds > len(targets):
             raise RecipeError(f"`folds` must be 0, or from 2 to the {len(targets)} masks. Got {folds!r} instead.")
         if folds:
             spectrum = held_out(targets, centre=centre, rank=rank, folds=folds)
@@ -79,12 +82,8 @@ class PCA:
         draft = cls(shape, spectrum, kept, 1.0, noise)
         if norm is None:
             norm = public_norm(targets, draft.forward, quantile=quantile)
-        return cls(shape, spectrum, kept, norm, noise, provenance(public))
-
-    def at_noise(self, noise: float) -> PCA:
-        """Choose the components anew for another noise; nothing is fitted again."""
-        kept = self.spectrum.above(noise)
-        return PCA(self.shape, self.spectrum, kept, self.norm, noise, self.provenance)
+        how = f"centre={bool(centre)}, rank={int(rank)}, folds={folds}, along={spectrum.outline(kept)}"
+        return cls(shape, spectrum, kept, norm, noise, provenance(public, how))
 
     @property
     def bound(self) -> Ball:
@@ -112,8 +111,12 @@ class PCA:
         """Give masks (queries, *shape) in the span of the components."""
         return decoded(codes, self.bound.dimension, self.shape, self.backward)
 
+    @cached_property
+    def _name(self) -> str:
+        return named(self.provenance, self.spectrum.mean, self.spectrum.vectors, self.spectrum.variances)
+
     def __repr__(self) -> str:
         return (
             f"PCA(shape={self.shape}, components={self.components}, norm={self.norm!r}, noise={self.noise!r}, "
-            f"fitted={self.spectrum.digest!r})"
+            f"fitted={self._name!r})"
         )

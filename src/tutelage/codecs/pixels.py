@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import positive, sizes
+from tutelage.codecs.checks import positive, settle, sizes
 from tutelage.codecs.fitting import QUANTILE, Provenance, provenance, public_masks, public_norm
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.data.dataset import Public
@@ -41,6 +41,7 @@ class Pixels:
             raise RecipeError(f"`norm` must be given for 'orthant' and for nothing else. Got {self.norm!r} instead.")
         if self.norm is not None:
             positive(norm=self.norm)
+            settle(self, norm=float(self.norm))
 
     @classmethod
     def fit(cls, public: Public, *, quantile: float = QUANTILE) -> Pixels:

@@ -9,8 +9,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import not_negative, positive
-from tutelage.codecs.fitting import QUANTILE, Provenance, hashed, provenance, public_masks
+from tutelage.codecs.checks import not_negative, positive, settle
+from tutelage.codecs.fitting import QUANTILE, Provenance, named, provenance, public_masks, rounded
 from tutelage.codecs.passes import slices, valid_codes
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball, Bound, Orthant
@@ -23,10 +23,10 @@ Array = npt.NDArray[Any]
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Rescaled:
-    """Weigh each coordinate of another codec by its public variance to the power −1/4, and measure it from its public mean.
+    """Measure each coordinate of another codec from its public mean, and weigh it by its public mean square to the power −1/4.
 
     Of all weights these give the least total noise for codes of the same mean square (docs/theory/codecs.md). Non-negative
-    codes are not moved, so that they keep their bound. `noise`, on a coordinate of the released mean, shrinks deviations.
+    codes are measured from 0, so that they keep their bound. `noise`, on a coordinate of the released mean, shrinks deviations.
     """
 
     codec: Codec
@@ -41,18 +41,21 @@ class Rescaled:
     def __post_init__(self) -> None:
         positive(norm=self.norm)
         not_negative(noise=self.noise)
+        settle(self, norm=float(self.norm), noise=float(self.noise))
         if not isinstance(self.codec.bound, (Ball, Orthant)):
             raise RecipeError(f"`codec` must have a Ball or Orthant as its bound. Got {self.codec.bound!r} instead.")
-        if getattr(self.codec, "noise", 0.0):
+        if _shrinks(self.codec):
             raise RecipeError("`codec` must not shrink by itself: give the noise to Rescaled alone. Got one that does instead.")
-        for array in (self.weights, self.offset, self.mean, self.variances):
-            array.flags.writeable = False  # the repr names these numbers
+        for name in ("weights", "offset", "mean", "variances"):
+            array = np.array(getattr(self, name), dtype=np.float64)  # a copy: the repr names these numbers
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
 
     @classmethod
     def fit(
         cls, codec: Codec, public: Public, *, noise: float = 0.0, floor: float = 1e-3, quantile: float = QUANTILE
     ) -> Rescaled:
-        """Take variances and means from the codes of public masks; variances below `floor` times the largest count as that."""
+        """Take moments from the codes of public masks; mean squares below `floor` times the largest count as that."""
         targets = public_masks(public)
         positive(floor=floor)
         dimension = codec.bound.dimension
@@ -63,13 +66,14 @@ class Rescaled:
         variances = np.maximum(squares / len(targets) - mean**2, 0.0)
         if not variances.any():
             raise RecipeError("`public` must hold masks whose codes differ. Got equal ones instead.")
-        raised = np.maximum(variances, floor * variances.max())
+        offset = np.zeros(dimension) if isinstance(codec.bound, Orthant) else mean
+        moments = variances + (mean - offset) ** 2  # what the clip sees
+        raised = np.maximum(moments, floor * moments.max())
         weights = raised**-0.25
         weights *= np.sqrt(raised.sum() / (weights**2 * raised).sum())  # codes keep their mean square
-        offset = np.zeros(dimension) if isinstance(codec.bound, Orthant) else mean
         lengths = [np.linalg.norm((codes - offset) * weights, axis=1) for codes in _codes(codec, targets)]
-        norm = float(np.quantile(np.concatenate(lengths), quantile))
-        return cls(codec, weights, offset, mean, variances, norm, noise, provenance(public))
+        norm = rounded(np.quantile(np.concatenate(lengths), quantile))
+        return cls(codec, weights, offset, mean, variances, norm, noise, provenance(public, f"floor={float(floor)!r}"))
 
     @property
     def bound(self) -> Bound:
@@ -78,9 +82,10 @@ class Rescaled:
 
     def encode(self, predictions: Array) -> Array:
         """Stretch the inner codes (teachers, queries, dimension)."""
-        codes = self.codec.encode(predictions)
-        for teacher in codes:
-            teacher[:] = self.bound.clip((teacher - self.offset) * self.weights)
+        given, bound = np.asarray(self.codec.encode(predictions)), self.bound
+        codes = np.empty(given.shape)  # not in place: the inner codec may have handed on what it was given
+        for teacher, inner in zip(codes, given, strict=True):
+            teacher[:] = bound.clip((inner - self.offset) * self.weights)
         return codes
 
     def decode(self, codes: Array, inputs: Array) -> Array:
@@ -93,11 +98,20 @@ class Rescaled:
         return self.codec.decode(self.mean + gain * (inner - self.mean), inputs)
 
     @cached_property
-    def _digest(self) -> str:
-        return hashed(self.weights, self.offset, self.mean, self.variances)[:16]
+    def _name(self) -> str:
+        return named(self.provenance, self.weights, self.offset, self.mean, self.variances)
 
     def __repr__(self) -> str:
-        return f"Rescaled({self.codec!r}, norm={self.norm!r}, noise={self.noise!r}, fitted={self._digest!r})"
+        return f"Rescaled({self.codec!r}, norm={self.norm!r}, noise={self.noise!r}, fitted={self._name!r})"
+
+
+def _shrinks(codec: Any) -> bool:
+    """Tell whether a codec, its filter or what it wraps already shrinks deviations."""
+    while codec is not None:
+        if getattr(codec, "noise", 0.0):
+            return True
+        codec = getattr(codec, "filter", None) or getattr(codec, "codec", None)
+    return False
 
 
 def _codes(codec: Codec, targets: Array) -> Any:

@@ -54,7 +54,7 @@ def _seeds(shape: tuple[int, ...], regions: int) -> Array:
     return np.ravel_multi_index(np.meshgrid(*axes, indexing="ij"), shape).reshape(-1)
 
 
-def level_sets(image: Array, regions: int, *, levels: int = 8) -> Array:
+def level_sets(image: Array, regions: int, *, levels: int = 16) -> Array:
     """Find connected pieces of equal brightness: labels below `regions`, largest first, what is left over joins the last.
 
     `image` is (channels, *shape); the first channel counts, cut into `levels` equal steps between its extremes.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, final
 
 import numpy as np
@@ -31,7 +30,7 @@ class Spectrum:
 
     def __post_init__(self) -> None:
         for array in (self.mean, self.vectors, self.variances):
-            array.flags.writeable = False  # the digest names these numbers
+            array.flags.writeable = False  # a codec's name stands for these numbers
 
     def above(self, noise: float) -> int:
         """Count the directions to keep under noise: those with more variance than it has (Fay et al., Eq. 14), at least one.
@@ -44,10 +43,14 @@ class Spectrum:
         """Give the expected squared error of the first `components` under noise (Eq. 13): L·σ² + what is left out."""
         return float(components * noise**2 + self.total - self.variances[:components].sum())
 
-    @cached_property
-    def digest(self) -> str:
-        """Name the fitted numbers."""
-        return hashed(self.mean, self.vectors, self.variances)[:16]
+    def outline(self, components: int) -> str:
+        """Tell the first directions apart coarsely: rounding does not change it, a turn does.
+
+        Directions of equal variance are free (masks in all four quarter turns have such pairs), and codes that were released
+        along some must not be decoded along others.
+        """
+        along = self.vectors[:components] @ np.cos(np.arange(self.vectors.shape[1]))  # any fixed direction would do
+        return hashed(np.rint(100 * along).astype(np.int64))[:8]
 
 
 def principal(stream: Iterable[Array], width: int, *, records: int, centre: bool, rank: int) -> Spectrum:
@@ -71,8 +74,10 @@ def principal(stream: Iterable[Array], width: int, *, records: int, centre: bool
     if not real.any():
         raise DataError("`public` must hold masks that differ. Got equal or empty ones instead.")
     values, vectors = values[real], vectors[real]
-    peaks = np.take_along_axis(vectors, np.abs(vectors).argmax(axis=1)[:, None], axis=1)
-    return Spectrum(mean, vectors * np.sign(peaks), values, total)  # signs are free: fix them, so that a refit has one name
+    # Signs are free: make the first of the largest entries positive. Mirrored masks have pairs that rounding alone orders.
+    sizes = np.abs(vectors)
+    peaks = np.take_along_axis(vectors, (sizes >= 0.999999 * sizes.max(axis=1, keepdims=True)).argmax(axis=1)[:, None], axis=1)
+    return Spectrum(mean, vectors * np.sign(peaks), values, total)
 
 
 def held_out(masks: Array, *, centre: bool, rank: int, folds: int) -> Spectrum:

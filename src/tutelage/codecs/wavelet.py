@@ -11,12 +11,12 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import positive, sizes, whole
+from tutelage.codecs.checks import positive, settle, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, hashed, passes, provenance, public_masks, public_norm
-from tutelage.codecs.passes import decoded, encoded, masks, slices
+from tutelage.codecs.passes import decoded, encoded
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.errors import RecipeError
 
 Array = npt.NDArray[Any]
 
@@ -26,8 +26,7 @@ Array = npt.NDArray[Any]
 class Wavelet:
     """Keep a given set of coefficients of an orthogonal wavelet transform; all coefficients are numbered coarse to fine.
 
-    The set is chosen on public masks (`fit`), or by the sparse vector technique: seal `candidates`, let
-    `AboveThreshold(Binary(...))` pick, and give what it released to `keeping`.
+    `fit` chooses the set on public masks.
     """
 
     shape: tuple[int, ...]
@@ -41,6 +40,7 @@ class Wavelet:
         object.__setattr__(self, "shape", sizes("shape", self.shape))
         positive(norm=self.norm)
         whole(levels=self.levels)
+        settle(self, norm=float(self.norm), levels=int(self.levels))
         pywt = _pywavelets()
         if self.wavelet not in pywt.wavelist(kind="discrete") or not pywt.Wavelet(self.wavelet).orthogonal:
             raise RecipeError(f"`wavelet` must be an orthogonal one (haar, db2, sym4 ...). Got {self.wavelet!r} instead.")
@@ -87,31 +87,6 @@ class Wavelet:
     def bound(self) -> Ball:
         """Short vectors."""
         return Ball(len(self.kept), self.norm)
-
-    def candidates(self, predictions: Array, *, size: float) -> Array:
-        """Let every teacher name its large coefficients: (teachers, 1, coefficients) of zeros and ones, coarse to fine.
-
-        A coefficient is large if its root mean square over all queries exceeds `size`. One run of the sparse vector technique
-        on these votes chooses for all queries at once; one teacher moves a count by one.
-        """
-        positive(size=size)
-        given = np.asarray(predictions)
-        if given.ndim != 2 + len(self.shape) or given.shape[2:] != self.shape or not given.shape[1]:
-            raise DataError(f"`predictions` must have the shape (teachers, queries, *{self.shape}). Got {given.shape} instead.")
-        votes = np.empty((len(given), 1, self.coefficients))
-        for teacher, answers in enumerate(given):
-            squares = np.zeros(self.coefficients)
-            for part in slices(len(answers), self.coefficients):
-                squares += (self._transform(masks(answers[part])) ** 2).sum(axis=0)
-            votes[teacher, 0] = squares[self._order] > size**2 * len(answers)
-        return votes
-
-    def keeping(self, above: Array) -> Wavelet:
-        """Keep what a run of the sparse vector technique released: bools (1, coefficients)."""
-        chosen = np.flatnonzero(np.asarray(above, dtype=bool).reshape(-1))
-        if np.asarray(above).size != self.coefficients or not len(chosen):
-            raise DataError(f"`above` must mark at least one of {self.coefficients} coefficients. Got another instead.")
-        return Wavelet(self.shape, chosen, self.norm, self.wavelet, self.levels, self.provenance)
 
     def forward(self, rows: Array) -> Array:
         """Transform masks (rows, pixels) into the kept coefficients (rows, kept)."""

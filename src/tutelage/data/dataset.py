@@ -12,6 +12,7 @@ from tutelage.privacy.errors import DataError, Unsealed
 from tutelage.privacy.units import Shards
 
 UnitName = Literal["record", "patient", "institution"]
+_BYTES = 1 << 24  # hashed at a time
 
 
 @final
@@ -77,8 +78,7 @@ class Public:
                 f"`targets` must have one entry per record. Got {len(self.targets)} for {len(self.inputs)} records instead."
             )
         if not self.sha256:
-            digest = hashlib.sha256(np.ascontiguousarray(self.inputs).tobytes()).hexdigest()
-            object.__setattr__(self, "sha256", digest)
+            object.__setattr__(self, "sha256", _hashed(np.asarray(self.inputs)))
 
     @classmethod
     def of(cls, inputs: Any, targets: Any = None, *, source: str = "memory") -> Public:
@@ -97,3 +97,12 @@ class Public:
 
     def __repr__(self) -> str:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"
+
+
+def _hashed(inputs: np.ndarray) -> str:
+    """Hash the bytes of all rows, some at a time: inputs may be mapped from a file that is larger than memory."""
+    state, rows = hashlib.sha256(), np.atleast_1d(inputs)
+    step = max(1, _BYTES * len(rows) // max(1, rows.nbytes))
+    for start in range(0, len(rows), step):
+        state.update(np.ascontiguousarray(rows[start : start + step]).tobytes())
+    return state.hexdigest()

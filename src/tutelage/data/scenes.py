@@ -108,4 +108,4 @@ class Scenes:
 
     def _source(self, count: int, seed: int) -> str:
         kind = "drawn" if self.templates is None else "templates"
-        return f"scenes ({kind}), {count} of seed {seed}"
+        return f"scenes ({kind}, size={self.size}, target={self.target}, noise={float(self.noise):g}), {count} of seed {seed}"

@@ -105,12 +105,7 @@ def read(directory: Path | str, size: int) -> Mapping[str, Array]:
 
 
 def _silhouette(path: Path, size: int) -> Array:
-    try:
-        image: Any = importlib.import_module("PIL.Image")
-    except ImportError:
-        raise DataError(
-            "`Pillow` must be installed to read templates (pip install pillow). Got no such package instead."
-        ) from None
+    image: Any = importlib.import_module("PIL.Image")  # here, so that scenes drawn by code do not need it
     try:
         with image.open(path) as picture:
             coloured = picture.convert("RGBA")

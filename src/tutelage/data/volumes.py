@@ -1,12 +1,13 @@
-"""Medical volumes with masks, in the two public layouts: NIfTI folders of the Decathlon, and BraTS 2018 to 2021.
+"""Medical volumes with masks, in the two public layouts: NIfTI folders of the Decathlon, and BraTS 2017 to 2021.
 
     task/imagesTr/hippocampus_001.nii.gz     task/labelsTr/hippocampus_001.nii.gz
     brats/.../BraTS19_CBICA_AAB_1/BraTS19_CBICA_AAB_1_flair.nii.gz (and _t1, _t1ce, _t2, _seg)
     brats/.../BraTS2021_00000/BraTS2021_00000_flair.nii.gz (and _t1, _t1ce, _t2, _seg)
 
-Patients are the units: two scans of one patient (the last number of a BraTS 2018/2019 name) are one unit. Every volume is
-normalised by itself, so nothing about other patients goes into it. Messages number volumes instead of naming them: a file's
-name may be a patient's. Needs nibabel.
+Patients are the units: two scans of one patient (the last number of a BraTS 2017 to 2019 name) are one unit. Read one year
+of BraTS at a time: patients come back in later years under other names. Volumes are turned to one orientation (RAS); their
+spacing is not looked at. Every volume is normalised by itself, so nothing about other patients goes into it. Messages number
+volumes instead of naming them: a file's name may be a patient's. Needs nibabel.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
 
@@ -22,12 +23,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data.dataset import Private, Public
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 
 Array = npt.NDArray[Any]
 MODALITIES = ("flair", "t1", "t1ce", "t2")
 _NIFTI = (".nii.gz", ".nii")
-_VISIT = re.compile(r"^(BraTS\d\d_.+)_\d+$")  # BraTS19_<site>_<patient>_<visit>; BraTS2021_<patient> has no visits
+# Brats18_<site>_<patient>_<visit> in 2017 to 2019; BraTS20_Training_<patient> and BraTS2021_<patient> have no visits.
+_VISIT = re.compile(r"^(brats1[789]_.+)_\d+$", re.IGNORECASE)
 
 
 @final
@@ -35,9 +37,9 @@ _VISIT = re.compile(r"^(BraTS\d\d_.+)_\d+$")  # BraTS19_<site>_<patient>_<visit>
 class Scan:
     """Name the files of one volume, and whose it is."""
 
-    images: tuple[Path, ...]  # one per channel, or one file with all
-    mask: Path
-    patient: str
+    images: tuple[Path, ...] = field(repr=False)  # one per channel, or one file with all
+    mask: Path = field(repr=False)
+    patient: str = field(repr=False)
 
 
 @final
@@ -80,7 +82,8 @@ class Volumes:
         if not modalities or not set(modalities) <= set(MODALITIES):
             raise RecipeError(f"`modalities` must be some of {', '.join(MODALITIES)}. Got {tuple(modalities)!r} instead.")
         scans = []
-        for number, mask in enumerate(sorted(path for ending in _NIFTI for path in root.rglob(f"*_seg{ending}"))):
+        found = (path for ending in _NIFTI for path in root.rglob(f"*_seg{ending}") if not path.name.startswith("."))
+        for number, mask in enumerate(sorted(found)):
             name = mask.name.removesuffix(".gz").removesuffix(".nii").removesuffix("_seg")
             files = [_present(mask.parent / f"{name}_{modality}", number) for modality in modalities]
             visit = _VISIT.match(name)
@@ -107,10 +110,15 @@ class Volumes:
         return np.array([scan.patient for scan in self.scans])
 
     def read(self) -> Iterator[tuple[Array, Array]]:
-        """Read scans one by one: (channels, *size) float32 and (*size) uint8."""
+        """Read scans one by one: (channels, *size) float32 and (*size) uint8. What `size` cuts off a mask is gone from it."""
         for number, scan in enumerate(self.scans):
-            channels = [channel for path in scan.images for channel in _channels(_load(path, number), number)]
-            mask = _load(scan.mask, number)
+            mask, place = _load(scan.mask, number)
+            channels = []
+            for path in scan.images:
+                image, where = _load(path, number)
+                if not np.allclose(where, place, atol=1e-3):  # headers keep single precision
+                    raise DataError(f"Every image must lie where its mask does. Got another place for pair {number} instead.")
+                channels += _channels(image, number)
             if any(channel.shape != mask.shape for channel in channels):
                 raise DataError(f"Every image must have its mask's shape. Got another for volume {number} of the list instead.")
             held = np.isin(np.rint(mask), self.labels) if self.labels else np.rint(mask) > 0
@@ -118,21 +126,23 @@ class Volumes:
             yield image, fitted(held.astype(np.uint8), self.size)
 
     def private(self, *, into: Path | None = None) -> Private:
-        """Read the scans as private data; patients are the units."""
-        inputs, targets = self._arrays(into)
+        """Read the scans as private data; patients are the units. Files go to a folder under `private/`, for its owner alone."""
+        if into is not None and "private" not in into.resolve().parts:
+            raise Unsealed("`into` must lie in a folder named 'private'. Got one outside instead.")
+        inputs, targets = self._arrays(into, mode=0o600)
         return Private(inputs, targets, self.patients, "patient", self.source)
 
     def public(self, *, into: Path | None = None) -> Public:
         """Read the scans as public data."""
-        inputs, targets = self._arrays(into)
+        inputs, targets = self._arrays(into, mode=0o666)
         return Public(inputs, targets, self.source)
 
-    def _arrays(self, into: Path | None) -> tuple[Array, Array]:
+    def _arrays(self, into: Path | None, *, mode: int) -> tuple[Array, Array]:
         """Read everything, to memory or to two files in a folder that are then mapped."""
         inputs = targets = None
         for number, (image, mask) in enumerate(self.read()):
             if inputs is None or targets is None:
-                make = _files(into)
+                make = _files(into, mode)
                 inputs = make("inputs", (len(self), *image.shape), np.float32)
                 targets = make("targets", (len(self), *mask.shape), np.uint8)
             if image.shape != inputs.shape[1:]:
@@ -175,7 +185,8 @@ def _channels(volume: Array, number: int) -> list[Array]:
     return [volume] if volume.ndim == 3 else [volume[..., channel] for channel in range(volume.shape[3])]
 
 
-def _load(path: Path, number: int) -> Array:
+def _load(path: Path, number: int) -> tuple[Array, Array]:
+    """Read a volume, its axes turned to right, front and up, and where it lies: (4, 4)."""
     try:
         nibabel: Any = importlib.import_module("nibabel")
     except ImportError:
@@ -183,7 +194,8 @@ def _load(path: Path, number: int) -> Array:
             "`nibabel` must be installed to read NIfTI files (pip install 'tutelage[images]'). Got no such package instead."
         ) from None
     try:
-        return np.asarray(nibabel.load(path).dataobj, dtype=np.float32)
+        image = nibabel.as_closest_canonical(nibabel.load(path))
+        return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
     except Exception as error:  # nibabel, gzip and the file system each raise their own, most of which name the file
         raise DataError(
             f"Every file must be NIfTI. Got {type(error).__name__} for volume {number} of the list instead."
@@ -222,9 +234,16 @@ def _valid_size(size: tuple[int, int, int]) -> tuple[int, int, int]:
     return (size[0], size[1], size[2])
 
 
-def _files(into: Path | None) -> Callable[[str, tuple[int, ...], Any], Array]:
+def _files(into: Path | None, mode: int) -> Callable[[str, tuple[int, ...], Any], Array]:
     """Make arrays in memory, or on disk where they are larger than that."""
     if into is None:
         return lambda name, shape, dtype: np.zeros(shape, dtype)
     into.mkdir(parents=True, exist_ok=True)
-    return lambda name, shape, dtype: np.lib.format.open_memmap(into / f"{name}.npy", mode="w+", dtype=dtype, shape=shape)
+
+    def mapped(name: str, shape: tuple[int, ...], dtype: Any) -> Array:
+        path = into / f"{name}.npy"
+        path.unlink(missing_ok=True)  # an old file would keep its old mode
+        path.touch(mode=mode)
+        return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+
+    return mapped
