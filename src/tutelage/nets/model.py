@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
@@ -15,7 +16,7 @@ from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, describe, restore
 from tutelage.nets.storage import read_tensors, write_tensors
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
 
 KIND = "tutelage.model/1"
 BLOCK = 512  # inputs per forward pass
@@ -82,3 +83,25 @@ class Model:
 
     def __repr__(self) -> str:
         return f"Model({describe(self.factory)})"
+
+
+class Taught(ABC):  # noqa: B024
+    """Hold what a student's training gave: a base for students that become a `Model`."""
+
+    def __init__(self) -> None:
+        self._model: Model | None = None
+
+    @property
+    def model(self) -> Model:
+        """Give the trained model."""
+        if self._model is None:
+            raise DataError("`student` must be fitted before it predicts. Got none instead.")
+        return self._model
+
+    def predict(self, inputs: Any) -> np.ndarray:
+        """Give labels (records,)."""
+        return self.model.predict(inputs)
+
+    def save(self, path: str | Path) -> Path:
+        """Store the model without pickle; the ending says how to read it."""
+        return self.model.save(path)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch.nn.utils.parametrizations import weight_norm
 from torch.nn.utils.parametrize import remove_parametrizations
 
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
-from tutelage.nets.model import Model
+from tutelage.nets.model import Model, Taught
 from tutelage.nets.networks import Perceptron
 from tutelage.privacy.errors import DataError, RecipeError
 
@@ -69,14 +68,14 @@ class Discriminator(nn.Module):
 
 
 @final
-class AdversarialStudent:
+class AdversarialStudent(Taught):
     """Learn labels, and what real images look like, from answers and the unanswered pool; for MNIST-like images."""
 
     def __init__(
         self, *, settings: Adversarial | None = None, classes: int | None = None, device: str = "auto", seed: int = 0
     ) -> None:
         self.settings, self.classes, self.device, self.seed = settings or Adversarial(), classes, device, seed
-        self._model: Model | None = None
+        super().__init__()
 
     def fit(self, public: Any, labels: Any, answered: Any = None, *, progress: Progress | None = None) -> AdversarialStudent:
         """Learn from public inputs (a Public or an array) and labels (records,); -1, or a false `answered`, is no answer."""
@@ -129,21 +128,6 @@ class AdversarialStudent:
             for layer in linear:
                 remove_parametrizations(layer, "weight")
         return Model(factory, network.state_dict(), device=self.device)
-
-    @property
-    def model(self) -> Model:
-        """Give the trained model."""
-        if self._model is None:
-            raise DataError("`student` must be fitted before it predicts. Got none instead.")
-        return self._model
-
-    def predict(self, inputs: Any) -> np.ndarray:
-        """Give labels (records,)."""
-        return self.model.predict(inputs)
-
-    def save(self, path: str | Path) -> Path:
-        """Store the model without pickle; the ending says how to read it."""
-        return self.model.save(path)
 
 
 def forging(settings: Adversarial, features: int) -> nn.Sequential:

@@ -6,7 +6,6 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -17,7 +16,7 @@ from torch import Tensor, nn
 from tutelage.nets.augmentation import DIGITS, Augmentation
 from tutelage.nets.compiling import Replayed
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
-from tutelage.nets.model import Model
+from tutelage.nets.model import Model, Taught
 from tutelage.nets.networks import ConvNet, Factory
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.students.graph import spread
@@ -87,7 +86,7 @@ class Names(NamedTuple):
 
 
 @final
-class ConsistencyStudent:
+class ConsistencyStudent(Taught):
     """Learn from noisy answers and from the unanswered rest of the pool; post-processing of what was released."""
 
     def __init__(
@@ -101,7 +100,7 @@ class ConsistencyStudent:
     ) -> None:
         self.network, self.settings, self.classes = network, settings or Consistency(), classes
         self.device, self.seed = device, seed
-        self._model: Model | None = None
+        super().__init__()
 
     def fit(self, public: Any, labels: Any, answered: Any = None, *, progress: Progress | None = None) -> ConsistencyStudent:
         """Learn from public inputs (a Public or an array) and labels (records,); -1, or a false `answered`, is no answer."""
@@ -152,21 +151,6 @@ class ConsistencyStudent:
                 if progress and ((step + 1) % 20 == 0 or step + 1 == s.steps):
                     progress(step + 1, s.steps)
         return Model(factory, averaged.state_dict(), device=self.device, views=s.judged, distortion=s.weak)
-
-    @property
-    def model(self) -> Model:
-        """Give the trained model."""
-        if self._model is None:
-            raise DataError("`student` must be fitted before it predicts. Got none instead.")
-        return self._model
-
-    def predict(self, inputs: Any) -> np.ndarray:
-        """Give labels (records,)."""
-        return self.model.predict(inputs)
-
-    def save(self, path: str | Path) -> Path:
-        """Store the model without pickle; the ending says how to read it."""
-        return self.model.save(path)
 
 
 @final
