@@ -28,9 +28,9 @@ import result
 from tutelage.data.idx import read_idx
 from tutelage.nets.inputs import as_inputs
 from tutelage.nets.networks import ConvNet
+from tutelage.nets.training import Training, train_one, train_stack
 from tutelage.teachers.engines import Material
 from tutelage.teachers.ensemble import Ensemble
-from tutelage.teachers.training import Training, train_one, train_stack
 
 SHARD = 240  # records per teacher: 60,000 over 250
 AIMS = {"cuda": 60.0, "cpu": 1.0}

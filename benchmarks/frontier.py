@@ -27,12 +27,12 @@ from tutelage.data import load
 from tutelage.nets.augmentation import CLOTHES, COLOUR, Augmentation
 from tutelage.nets.contrastive import Contrast, learn_features
 from tutelage.nets.networks import ConvNet
+from tutelage.nets.training import Training
 from tutelage.planning import Aggregation
 from tutelage.privacy import accounting
 from tutelage.privacy.ledger import Budget
 from tutelage.students.consistency import Consistency, ConsistencyStudent
 from tutelage.teachers.classifier import Classifier
-from tutelage.teachers.training import Training
 from tutelage.transfer import transfer
 
 DELTA, SHARE = 1e-5, 0.25

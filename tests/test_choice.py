@@ -15,6 +15,7 @@ from tutelage.choice import Choice, best, dependent_epsilon, sanitised
 from tutelage.choosing import choices
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting, consensus
+from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
@@ -42,7 +43,7 @@ def test_teachers_that_agree_get_plain_answers_with_much_noise(for_strong: list[
     taken = for_strong[0]
     assert taken.how.method == "gnmax"
     assert taken.queries == 300
-    needed, _ = Aggregation("gnmax").built(BUDGET, 300, 250, 10)
+    needed, _ = Aggregation("gnmax").built(BUDGET, 300, 250, OneHot(10))
     assert taken.how.sigma > 2 * needed.sigma  # type: ignore[attr-defined, operator]
     assert taken.epsilon < BUDGET.epsilon / 2  # noise that the teachers bear is privacy for nothing
     assert taken.right > 0.98 * 300
@@ -125,7 +126,7 @@ def test_a_plan_is_a_recipes_aggregation(for_weak: list[Choice], for_strong: lis
         how = Aggregation(**section, sanitise=None if release is None else Sanitise(**release))
         assert how == taken.how
         assert queries == taken.queries
-        assert accounting.admits(how.planned(BUDGET, queries, taken.teachers, 10), 8.0, 1e-5)
+        assert accounting.admits(how.planned(BUDGET, queries, taken.teachers, OneHot(10)), 8.0, 1e-5)
         assert text.startswith('# tuned_on = "simulated: accuracy ')
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tutelage as tt
-from tutelage.estimators import ESTIMATORS, estimator, flat, load, store
+from tutelage.estimators import ESTIMATORS, REGRESSORS, Regressed, estimator, flat, load, store
 from tutelage.privacy.errors import DataError, RecipeError
 
 INPUTS = np.random.default_rng(0).normal(size=(60, 4, 3)).astype(np.float32)
@@ -30,11 +30,29 @@ def test_a_seed_fixes_a_model(kind: str) -> None:
     assert np.array_equal(one, two)
 
 
+@pytest.mark.parametrize("kind", REGRESSORS)
+@pytest.mark.parametrize("classes", [2, 3])
+def test_regressions_come_back_as_they_were_stored_and_name_the_largest_share(kind: str, classes: int, tmp_path: Path) -> None:
+    targets = (INPUTS[:, 0, 0] > 0).astype(int) + (classes - 2) * (INPUTS[:, 0, 1] > 1)
+    model = Regressed(kind, seed=1).fit(flat(INPUTS), np.eye(classes)[targets])
+    store(model, tmp_path / "model.skops")
+    again = load(tmp_path / "model.skops")
+    shares = again.predict_proba(flat(INPUTS))
+    assert np.array_equal(shares, model.predict_proba(flat(INPUTS)))
+    assert shares.shape == (60, classes)
+    assert np.allclose(shares.sum(axis=1), 1)
+    assert shares.min() >= 0
+    assert np.array_equal(shares.argmax(axis=1), model.predict(flat(INPUTS)))
+    assert np.mean(model.predict(flat(INPUTS)) == targets) > 0.7
+
+
 def test_unknown_kinds_are_refused_with_the_nearest() -> None:
     with pytest.raises(RecipeError, match=r"Got 'neighbors' instead. Did you mean 'neighbours'\?"):
         estimator("neighbors")
     with pytest.raises(RecipeError, match=r"Got 'qqq' instead\.$"):
         estimator("qqq")
+    with pytest.raises(RecipeError, match=r"`kind` must be one of linear, forest, boosted. Got 'kernel'"):
+        Regressed("kernel")
 
 
 def test_levelled_models_name_the_rare_class_earlier() -> None:

@@ -65,7 +65,7 @@ def test_teachers_get_what_the_recipe_says(tmp_path: Path) -> None:
 
 def test_teachers_left_open_take_the_networks_own_defaults() -> None:
     from tutelage.nets.augmentation import CLOTHES
-    from tutelage.teachers.training import Training
+    from tutelage.nets.training import Training
 
     recipe = parse(NETWORKS.replace("widths = [8, 8]\nsteps = 3\n", "", 1).replace('"none"', '"clothes"'))
     assert learners.training(recipe) == Training(augmentation=CLOTHES)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tutelage.planning import METHODS, Aggregation, MeanPlan, Sanitise, by_adjacency, side_by_side, warnings
 from tutelage.privacy import accounting
-from tutelage.privacy.bounds import bound_named
+from tutelage.privacy.bounds import Ball, Binary, Bound, Cube, OneHot, Orthant, Simplex, bound_named
 from tutelage.privacy.errors import RecipeError
-from tutelage.privacy.events import NoisyMax, SmoothRelease, Threshold
+from tutelage.privacy.events import Gaussian, NoisyMax, SmoothRelease, Threshold
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.mechanisms import GNMax, LNMax, NoisyMean
 from tutelage.privacy.units import Adjacency, Unit
@@ -125,14 +125,14 @@ def test_a_bound_of_fixed_size_has_no_norm_to_solve_for(bound: str) -> None:
 @pytest.mark.parametrize(("epsilon", "delta"), [(8.0, 1e-5), (0.5, 1e-9), (40.0, 1e-3)])
 def test_calibrated_noise_uses_the_budget_up_and_no_more(method: str, reach: int, epsilon: float, delta: float) -> None:
     budget = Budget(epsilon, delta, Unit("institution", reach))
-    events = Aggregation(method).planned(budget, 50, 100, 10)
+    events = Aggregation(method).planned(budget, 50, 100, OneHot(10))
     assert accounting.admits(events, epsilon, delta)
     more = [(event, count * 51 // 50) for event, count in events]
     assert not accounting.admits(more, epsilon, delta)
 
 
 def test_gnmax_is_one_gaussian() -> None:
-    ((event, count),) = Aggregation("gnmax").planned(BUDGET, 200, 100, 10)
+    ((event, count),) = Aggregation("gnmax").planned(BUDGET, 200, 100, OneHot(10))
     assert isinstance(event, NoisyMax)
     assert count == 200
     assert event.scale == pytest.approx(20 / accounting.epsilon_mu(8.0, 1e-5))
@@ -141,25 +141,25 @@ def test_gnmax_is_one_gaussian() -> None:
 
 def test_confident_noise_is_calibrated_for_the_answers_it_is_told() -> None:
     how = Aggregation("confident-gnmax", threshold=0.4, test_ratio=3.0, answers=100)
-    (test, tests), (answer, answers) = how.planned(BUDGET, 200, 100, 10)
+    (test, tests), (answer, answers) = how.planned(BUDGET, 200, 100, OneHot(10))
     assert (tests, answers) == (200, 100)
     assert isinstance(test, Threshold)
     assert test.sigma == pytest.approx(3 * answer.scale)  # type: ignore[union-attr]
-    mechanism, screen = how.built(BUDGET, 200, 100, 10)
+    mechanism, screen = how.built(BUDGET, 200, 100, OneHot(10))
     assert screen is not None
     assert screen.threshold == 40.0
     assert isinstance(mechanism, GNMax)
     assert mechanism.teachers == screen.teachers == 100
-    assert how.planned(BUDGET, 50, 100, 10)[1][1] == 50  # never more answers than questions
+    assert how.planned(BUDGET, 50, 100, OneHot(10))[1][1] == 50  # never more answers than questions
 
 
 def test_the_interactive_screen_looks_beyond_the_student_at_the_same_price() -> None:
     how = Aggregation("interactive-gnmax", threshold=0.4, answers=100)
-    mechanism, screen = how.built(BUDGET, 200, 100, 10)
+    mechanism, screen = how.built(BUDGET, 200, 100, OneHot(10))
     assert screen is not None
     assert screen.beyond_student
     assert (mechanism, replace(screen, beyond_student=False)) == replace(how, method="confident-gnmax").built(
-        BUDGET, 200, 100, 10
+        BUDGET, 200, 100, OneHot(10)
     )
     assert how.turns == 3
     assert replace(how, rounds=5).turns == 5
@@ -167,14 +167,14 @@ def test_the_interactive_screen_looks_beyond_the_student_at_the_same_price() -> 
 
 
 def test_given_noise_is_kept() -> None:
-    assert Aggregation("gnmax", sigma=40.0).built(BUDGET, 10, 100, 10)[0] == GNMax(10, 40.0, Unit(), 100)
-    assert Aggregation("lnmax", gamma=0.05).built(BUDGET, 10, 100, 10)[0] == LNMax(10, 0.05, Unit(), 100)
+    assert Aggregation("gnmax", sigma=40.0).built(BUDGET, 10, 100, OneHot(10))[0] == GNMax(10, 40.0, Unit(), 100)
+    assert Aggregation("lnmax", gamma=0.05).built(BUDGET, 10, 100, OneHot(10))[0] == LNMax(10, 0.05, Unit(), 100)
 
 
 def test_a_sanitised_plan_leaves_room_for_its_release() -> None:
     sanitise = Sanitise(order=3.0, beta=0.02, sigma=20.0)
     for method in ("gnmax", "confident-gnmax"):
-        events = Aggregation(method, sanitise=sanitise).planned(BUDGET, 60, 100, 10)
+        events = Aggregation(method, sanitise=sanitise).planned(BUDGET, 60, 100, OneHot(10))
         assert events[-1] == (SmoothRelease(0.02, 20.0), 1)
         assert accounting.admits(events, 8.0, 1e-5)
         assert not accounting.admits([(event, count * 62 // 60) for event, count in events], 8.0, 1e-5)
@@ -183,7 +183,10 @@ def test_a_sanitised_plan_leaves_room_for_its_release() -> None:
 @pytest.mark.parametrize(
     ("make", "rule"),
     [
-        (lambda: Aggregation("majority"), "`method` must be one of 'gnmax', 'lnmax', .*'interactive-gnmax'. Got 'majority'"),
+        (
+            lambda: Aggregation("majority"),
+            "`method` must be one of 'gnmax', 'lnmax', .*'interactive-gnmax', 'mean'. Got 'majority'",
+        ),
         (lambda: Aggregation("interactive-gnmax", rounds=0), "`rounds` must be a whole number ≥ 1. Got 0"),
         (lambda: Aggregation("interactive-gnmax", rounds=2.5), "`rounds` must be a whole number ≥ 1. Got 2.5"),  # type: ignore[arg-type]
         (lambda: Aggregation("interactive-gnmax", sure=1.5), "`sure` must be a share, at most 1. Got 1.5"),
@@ -196,24 +199,30 @@ def test_a_sanitised_plan_leaves_room_for_its_release() -> None:
             lambda: Aggregation("confident-gnmax", threshold=200.0),
             "`threshold` must be a share of the teachers, at most 2",
         ),
+        (lambda: Aggregation("mean", gamma=0.1), "`gamma` must stay open for 'mean'"),
+        (lambda: Aggregation("mean", answers=10), "`answers` must stay open for 'mean'"),
+        (lambda: Aggregation("mean", sanitise=Sanitise(3.0, 0.02, 20.0)), "`sanitise` must stay open for 'mean'"),
+        (lambda: Aggregation("mean", sigma=0.1).built(BUDGET, 10, 100, Ball(9)), "`sigma` must let one answer fit ε = 8"),
         (lambda: Aggregation("gnmax", answers=10), "`answers` must stay open for 'gnmax'"),
         (lambda: Aggregation("confident-gnmax", answers=-1), "`answers` must be a finite number > 0. Got -1"),
-        (lambda: Aggregation().built(BUDGET, 0, 100, 10), "`queries` must be a whole number ≥ 1. Got 0"),
-        (lambda: Aggregation(sigma=0.01).built(BUDGET, 10, 100, 10), "`sigma` must let one answer fit ε = 8"),
-        (lambda: Aggregation("lnmax", gamma=9.0).built(BUDGET, 10, 100, 10), "`gamma` must let one answer fit ε = 8"),
+        (lambda: Aggregation().built(BUDGET, 0, 100, OneHot(10)), "`queries` must be a whole number ≥ 1. Got 0"),
+        (lambda: Aggregation(sigma=0.01).built(BUDGET, 10, 100, OneHot(10)), "`sigma` must let one answer fit ε = 8"),
+        (lambda: Aggregation("lnmax", gamma=9.0).built(BUDGET, 10, 100, OneHot(10)), "`gamma` must let one answer fit ε = 8"),
         (lambda: Sanitise(1.0, 0.02, 20.0), "`orders` must be finite numbers > 1"),
         (lambda: Sanitise(3.0, 0.0, 20.0), "`beta` must be a finite number > 0"),
         (lambda: Sanitise(30.0, 0.5, 20.0), r"`order` must be below 1/\(1 − e\^\(−2·beta\)\) = 1.58198"),
         (
-            lambda: Aggregation(sanitise=Sanitise(3.0, 0.02, 0.1)).built(BUDGET, 10, 100, 10),
+            lambda: Aggregation(sanitise=Sanitise(3.0, 0.02, 0.1)).built(BUDGET, 10, 100, OneHot(10)),
             "`sanitise` must leave room for answers in ε = 8",
         ),
         (
-            lambda: Aggregation(sanitise=Sanitise(10.0, 0.01, 20.0)).built(BUDGET, 60, 100, 10),
+            lambda: Aggregation(sanitise=Sanitise(10.0, 0.01, 20.0)).built(BUDGET, 60, 100, OneHot(10)),
             "`sanitise.order` must satisfy conditions C5 and C6",
         ),
         (
-            lambda: Aggregation(sanitise=Sanitise(3.0, 0.02, 20.0)).built(Budget(8.0, 1e-5, Unit("record", 2)), 60, 100, 10),
+            lambda: Aggregation(sanitise=Sanitise(3.0, 0.02, 20.0)).built(
+                Budget(8.0, 1e-5, Unit("record", 2)), 60, 100, OneHot(10)
+            ),
             "`sanitise` must come with a unit behind one teacher. Got one behind 2",
         ),
     ],
@@ -228,6 +237,57 @@ def test_only_a_screen_makes_a_run_adaptive() -> None:
     assert Aggregation("interactive-gnmax").adaptive
     assert not Aggregation("gnmax").adaptive
     assert not Aggregation("lnmax").adaptive
+    assert not Aggregation("mean").adaptive
+
+
+# ── means of ballots ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+GONE = Budget(8.0, 1e-5, Unit("institution", 2), Adjacency.ADD_REMOVE)
+BOUNDS = [Ball(64, 3.0), Orthant(64, 3.0), Cube(16), Simplex(10), OneHot(10), Binary(9)]
+
+
+def used_up(sigma: float, bound: Bound, budget: Budget, queries: int = 50) -> bool:
+    """Tell whether the book admits so many answers with this noise and not a fiftieth more."""
+    event = NoisyMean(bound, sigma, 100, budget.adjacency, budget.unit).event()
+    counts = (queries, queries * 51 // 50)
+    return [accounting.admits([(event, count)], budget.epsilon, budget.delta) for count in counts] == [True, False]
+
+
+@pytest.mark.parametrize("budget", [BUDGET, Budget(0.5, 1e-9, Unit("patient", 3)), GONE], ids=["record", "patients", "gone"])
+@pytest.mark.parametrize("bound", BOUNDS, ids=lambda bound: type(bound).__name__)
+def test_a_mean_s_noise_uses_the_budget_up_and_no_more(bound: Bound, budget: Budget) -> None:
+    mechanism, screen = Aggregation("mean").built(budget, 50, 100, bound)
+    assert screen is None
+    assert isinstance(mechanism, NoisyMean)
+    assert (mechanism.bound, mechanism.teachers, mechanism.adjacency) == (bound, 100, budget.adjacency)
+    assert used_up(mechanism.sigma, bound, budget)
+    assert Aggregation("mean").planned(budget, 50, 100, bound) == [(mechanism.event(), 50)]
+
+
+def test_noise_for_the_radius_overspends_where_a_ballot_is_replaced() -> None:
+    bound, room = Orthant(64, 3.0), math.sqrt(50) / accounting.epsilon_mu(8.0, 1e-5)
+    assert used_up(bound.diameter() * room * (1 + 1e-7), bound, BUDGET)
+    assert not used_up(bound.radius() * room * (1 + 1e-7), bound, BUDGET)  # the twin
+    gone, _ = Aggregation("mean").built(GONE, 50, 100, bound)
+    assert gone.sigma == pytest.approx(2 * bound.radius() * room, rel=1e-6)  # two teachers leave, and leave nothing behind
+    assert used_up(gone.sigma, bound, GONE)
+
+
+def test_a_histogram_costs_what_its_winner_costs() -> None:
+    ((mean, means),) = Aggregation("mean").planned(BUDGET, 200, 100, OneHot(10))
+    ((winner, winners),) = Aggregation("gnmax").planned(BUDGET, 200, 100, OneHot(10))
+    assert isinstance(mean, Gaussian)
+    assert isinstance(winner, NoisyMax)
+    assert mean.sigma == pytest.approx(winner.scale, rel=1e-12)
+    prices = [accounting.cost([pair], 1e-5).epsilon for pair in ((mean, means), (winner, winners))]
+    assert prices[0] == pytest.approx(prices[1], rel=1e-12) == pytest.approx(8.0)
+
+
+def test_given_noise_on_a_mean_is_kept() -> None:
+    built, _ = Aggregation("mean", sigma=40.0).built(BUDGET, 10, 100, Ball(9))
+    assert built == NoisyMean(Ball(9), 40.0, 100, Adjacency.REPLACE_ONE, Unit())
+    assert Aggregation("mean").vectors
+    assert not any(Aggregation(method).vectors for method in METHODS if method != "mean")
 
 
 # ── warnings ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
 
 import pytest
@@ -9,10 +11,12 @@ import pytest
 from tutelage.data import presets
 from tutelage.planning import Sanitise
 from tutelage.privacy import accounting
+from tutelage.privacy.bounds import Ball, Binary, Cube, OneHot, Orthant
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.units import Unit
+from tutelage.recipes import codecs
 from tutelage.recipes.recipe import Recipe, parse, read
-from tutelage.recipes.run import EMBEDDED, carried, classes, embedded, is_benchmark, run
+from tutelage.recipes.run import DEMO, EMBEDDED, bound, carried, classes, embedded, is_benchmark, run
 
 SMALL = """
 name = "small"
@@ -26,6 +30,35 @@ shards = 10
 [aggregation]
 queries = 20
 """
+MASKS = """
+name = "masks"
+[data]
+set = "scenes"
+size = 16
+private = 24
+public = 10
+test = 6
+[privacy]
+epsilon = 8
+delta = 1e-5
+[teachers]
+kind = "unet"
+shards = 3
+[codec]
+kind = "region-votes"
+regions = 4
+[aggregation]
+method = "gnmax"
+queries = 6
+[student]
+learner = "masks"
+"""
+VOTES = 'kind = "region-votes"\nregions = 4\n[aggregation]\nmethod = "gnmax"'
+
+
+def coded(table: str) -> str:
+    """Give the recipe for masks another codec."""
+    return MASKS.replace(VOTES, f'{table}\n[aggregation]\nmethod = "mean"')
 
 
 @pytest.mark.parametrize("name", EMBEDDED)
@@ -56,7 +89,7 @@ def test_recipes_of_the_papers_can_be_paid_for(name: str) -> None:
     assert recipe.tuned_on != "not stated"
     assert is_benchmark(recipe)
     how, budget = recipe.how(), recipe.budget()
-    events = how.planned(budget, recipe.aggregation.queries, recipe.teachers.shards, classes(recipe))
+    events = how.planned(budget, recipe.aggregation.queries, recipe.teachers.shards, OneHot(classes(recipe)))
     assert accounting.admits(events, budget.epsilon * (1 + 1e-9), budget.delta)  # every question, even if a test lets all pass
     assert recipe.privacy.unit == ("patient" if recipe.data.set.startswith("diabetes") else "record")
 
@@ -68,7 +101,7 @@ def test_published_noise_is_the_papers() -> None:
         assert recipe.privacy.delta == (1e-6 if "svhn" in name else 1e-5)
     for name, threshold, test in (("mnist", 200, 150), ("svhn", 300, 200), ("adult", 300, 200)):
         recipe = embedded(f"pate/{name}-confident")
-        mechanism, screen = recipe.how().built(recipe.budget(), recipe.aggregation.queries, 250, classes(recipe))
+        mechanism, screen = recipe.how().built(recipe.budget(), recipe.aggregation.queries, 250, OneHot(classes(recipe)))
         assert screen is not None
         assert (mechanism.sigma, screen.threshold, screen.sigma) == (40.0, threshold, test)  # type: ignore[union-attr]
 
@@ -194,3 +227,167 @@ def test_every_key_is_documented() -> None:
         assert f"`{name}`" in text or f"`[{name}]`" in text, name
         for inner in getattr(field.annotation, "model_fields", {}):
             assert f"`{inner}`" in text or f"`[{name}.{inner}]`" in text, f"{name}.{inner}"
+
+
+# ── masks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", [name for name in carried() if name.startswith("segmentation/")])
+def test_recipes_for_masks_can_be_paid_for(name: str) -> None:
+    recipe = embedded(name)
+    assert f"segmentation/{recipe.name}" == name
+    assert recipe.tuned_on != "not stated"
+    assert is_benchmark(recipe) == (name == DEMO)  # a folder may hold anything, whatever its recipe is called
+    (held, known), budget = bound(recipe), recipe.budget()
+    assert known
+    events = recipe.how().planned(budget, recipe.aggregation.queries, recipe.teachers.shards, held)
+    assert accounting.admits(events, budget.epsilon * (1 + 1e-9), budget.delta)
+    with pytest.raises(RecipeError, match="must be one with labels"):
+        classes(recipe)
+
+
+@pytest.mark.parametrize(
+    ("table", "held", "known"),
+    [
+        ('kind = "dct"\nkept = 20\nnorm = 3.0', Ball(20, 3.0), True),
+        ('kind = "dct"\nkept = 20', Ball(20, 1.0), False),
+        ('kind = "wavelet"\nkept = 20', Ball(20, 1.0), False),
+        ('kind = "pca"\ncomponents = 5\nnorm = 2.0', Ball(5, 2.0), True),
+        ('kind = "blocks"\nblock = [8, 6]\ncomponents = 5', Ball(30, 1.0), False),
+        ('kind = "pixels"', Binary(256), True),
+        ('kind = "pixels"\nbound = "orthant"', Orthant(256, 1.0), False),
+        ('kind = "flips"\nnorm = 4.0\nfilter = { kind = "dct", kept = 9 }', Orthant(256, 4.0), True),
+        ('kind = "autoencoder"\ndim = 7\nactivation = "tanh"', Cube(7), True),
+        ('kind = "autoencoder"\ndim = 7', Ball(7, 1.0), True),
+    ],
+)  # fmt: skip
+def test_bounds_are_known_without_reading(table: str, held: object, known: bool) -> None:
+    assert bound(parse(coded(table))) == (held, known)
+    assert bound(parse(MASKS)) == (OneHot(5), True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"scenes"', '"scene"', "Got 'scene' instead. Did you mean 'scenes'?"),
+        ("size = 16\n", "", "`data.size` must be given for 'scenes'. Got nothing instead."),
+        ("size = 16", "size = [16, 16, 16]", "`data.size` must be one whole number for 'scenes'. Got (16, 16, 16) instead."),
+        ("size = 16", "size = 4", "`data.size` must be a whole number ≥ 8. Got 4 instead."),
+        ("size = 16", "size = 16\nsplit = 'half'", "`data.split` must stay open for 'scenes'. Got a value instead."),
+        ("size = 16", "size = 16\ntarget = 'fish'", "`data.target` must be one of bird, cat, dog. Got 'fish' instead."),
+        ("size = 16", "size = 16\ndirectory = 'x'", '`data.directory` must come with silhouettes = "templates"'),
+        ("private = 24", "privat = 24", "`data.privat` must be a known key. Got an unknown one instead. Did you mean `private`?"),
+        ('"scenes"\nsize = 16', '"brats"\nsize = [9, 9, 9]\nnoise = 3.0', "`data.noise` must stay open for 'brats'."),
+        ('"scenes"\nsize = 16', '"hippocampus"\nsize = 16', "`data.size` must be three whole numbers for 'hippocampus'."),
+        ('kind = "unet"', 'kind = "convnet"', "`teachers.kind` must be 'unet' for 'scenes', whose targets are masks."),
+        ('kind = "unet"', 'kind = "une"', "Did you mean 'unet'?"),
+        ('learner = "masks"', 'learner = "supervised"', "`student.learner` must be 'masks' or 'latent' for 'scenes', whose"),
+        ('learner = "masks"', 'learner = "latent"', "`codec.kind` must be one of 'dct', 'pca', 'blocks', 'wavelet', 'flips' for"),
+        ('learner = "masks"', 'learner = "masks"\nkind = "forest"', "`student.kind` must be one of 'unet'. Got 'forest'"),
+        ('learner = "masks"', 'learner = "masks"\n[student.latent]\nsteps = 3', "`student.latent` must stay open for"),
+        ('[codec]\nkind = "region-votes"\nregions = 4\n', "", "`codec` must be given for 'scenes'. Got nothing instead."),
+        ('kind = "region-votes"', 'kind = "region-vote"', "Got 'region-vote' instead. Did you mean 'region-votes'?"),
+        ('kind = "region-votes"\n', "", "`codec.kind` must be given. Got nothing instead."),
+        ("regions = 4", "region = 4", "`codec.region` must be a known key. Got an unknown one instead. Did you mean `regions`?"),
+        ("regions = 4", "regions = 4\nkept = 3", "`codec.kept` must be a known key."),
+        ("regions = 4", "regions = 4\nshare = 1.5", "`codec.share` must be less than or equal to 1. Got 1.5 instead."),
+        ('"gnmax"', '"mean"', "`aggregation.method` must be 'gnmax' for the codec 'region-votes'. Got 'mean' instead."),
+        ("queries = 6", "queries = 6\nrounds = 3", "`aggregation.rounds` must stay open for masks. Got 3 instead."),
+        ("queries = 6", 'queries = 6\nquestions = "uncertain"', "`aggregation.questions` must be 'first' or 'prototypes'"),
+        (VOTES, 'kind = "dct"\nkept = 5\n[aggregation]', "`aggregation.method` must be 'mean' for the codec 'dct'. Got 'gnmax'"),
+    ],
+)  # fmt: skip
+def test_bad_recipes_for_masks_name_the_key_the_rule_and_the_value(old: str, new: str, message: str) -> None:
+    assert old in MASKS
+    with pytest.raises(RecipeError) as refused:
+        parse(MASKS.replace(old, new))
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ('kind = "dct"\nkept = 5\nnorm = 2.0\nquantile = 0.9', "`codec.quantile` must stay open where `norm` is given."),
+        ('kind = "pixels"\nnorm = 2.0', "`codec.norm` and `quantile` must stay open for the bound 'binary'."),
+        ('kind = "flips"\nnorm = 2.0', "`codec.filter` must be given. Got nothing instead."),
+        ('kind = "flips"\nfilter = { kind = "pixels" }', "`codec.filter.kind` must be one of 'dct', 'pca', 'blocks', 'wavelet'."),
+        ('kind = "flips"\nfilter = { kind = "dct", kept = 5, norm = 2.0 }', "`codec.filter.norm` must stay open"),
+        ('kind = "flips"\nfilter = { kind = "dct", keep = 5 }', "`codec.filter.keep` must be a known key."),
+        ('kind = "autoencoder"\ndim = 5\nnorm = 2.0', "`codec.norm` must stay open where the activation is not 'clip'."),
+        ('kind = "pca"\ncomponents = 5\nnoise = 2.0', "`codec.noise` must be a known key."),
+    ],
+)  # fmt: skip
+def test_codecs_refuse_what_they_would_ignore(table: str, message: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        parse(coded(table))
+    assert message in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('set = "digits"', 'set = "digits"\nsize = 8', "`data.size` must stay open for 'digits'. Got a value instead."),
+        ("[teachers]", '[teachers]\nkind = "unet"', "`teachers.kind` must be one for labels, which 'digits' has."),
+        ("[aggregation]", '[codec]\nkind = "dct"\n[aggregation]', "`codec` must stay open for 'digits'. Got a table instead."),
+    ],
+)  # fmt: skip
+def test_labels_have_no_use_for_the_words_of_masks(old: str, new: str, message: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        parse(SMALL.replace(old, new))
+    assert message in str(refused.value)
+
+
+def test_settings_of_masks_are_checked_where_there_is_torch() -> None:
+    pytest.importorskip("torch")
+    from tutelage.nets.warps import SCENES, VOLUMES
+    from tutelage.recipes import learners, segmenters
+
+    table = '\n[student.masks]\nsteps = 7\nthreshold = 0.4\naugmentation = "scenes"'
+    found = segmenters.settings(parse(MASKS + table))
+    assert (found["training"].steps, found["training"].batch, found["training"].augmentation) == (7, 4, SCENES)
+    assert (found["threshold"], found["window"]) == (0.4, None)
+    latent = coded('kind = "dct"\nkept = 5').replace('"masks"\n', '"latent"\n')
+    latent = latent.replace('name = "latent"', 'name = "masks"')
+    found = segmenters.settings(
+        parse(latent + '[student.latent]\nfree = "head"\nagain = "none"\n[student.latent.begin]\nsteps = 9')
+    )
+    how = found["settings"]
+    assert (how.free, how.again, how.begin.steps, how.begin.augmentation) == ("head", None, 9, VOLUMES)
+    for extra, message in (
+        (
+            "\n[student.masks]\nstep = 3",
+            "`student.masks.step` must be a known key.",
+        ),
+        ("\n[student.masks]\nsteps = 0", "`student.masks.steps` must be a whole number ≥ 1. Got 0 instead."),
+        (
+            '\n[student.masks]\naugmentation = "scene"',
+            "Got 'scene' instead. Did you mean 'scenes'?",
+        ),
+        ("\n[student.masks]\naugmentation = { rotate = 3.0 }", "`student.masks.augmentation.rotate` must be a known key"),
+    ):
+        with pytest.raises(RecipeError) as refused:
+            learners.check(parse(MASKS + extra))
+        assert message in str(refused.value)
+    with pytest.raises(RecipeError, match=r"`teachers.augmentation` must be one of .* Got 'digits' instead"):
+        learners.check(parse(MASKS.replace("shards = 3", 'shards = 3\naugmentation = "digits"')))
+    with pytest.raises(RecipeError, match=r"`teachers.groups`|`groups`"):
+        learners.check(parse(MASKS.replace("shards = 3", "shards = 3\nwidths = [7]")))
+
+
+def test_every_key_of_a_codec_is_documented() -> None:
+    text = (Path(__file__).parents[1] / "docs" / "reference" / "recipe.md").read_text(encoding="utf-8")
+    for kind, section in codecs.SECTIONS.items():
+        assert f'"{kind}"' in text
+        for key in section.model_fields:
+            assert f"`{key}`" in text, f"{kind}.{key}"
+
+
+def test_recipes_for_labels_keep_their_hash() -> None:
+    """Books of earlier runs are opened by it: keys that came with masks are hashed where they are given alone."""
+    content = parse(SMALL).model_dump(mode="json", exclude={"data": {"directory"}})
+    older = {key: value for key, value in content.items() if key != "codec"}
+    older["data"] = {key: content["data"][key] for key in ("set", "split")}
+    older["student"] = {key: value for key, value in content["student"].items() if key not in ("masks", "latent")}
+    assert parse(SMALL).sha256 == hashlib.sha256(json.dumps(older, sort_keys=True).encode()).hexdigest()
+    assert parse(MASKS).sha256 != parse(MASKS.replace("size = 16", "size = 17")).sha256
+    assert parse(MASKS).sha256 != parse(MASKS.replace("regions = 4", "regions = 5")).sha256

@@ -13,7 +13,7 @@ from tests.walk.tiny import tiny_run
 import tutelage as tt
 from tutelage.planning import Aggregation, MeanPlan
 from tutelage.privacy.errors import LedgerError, RecipeError
-from tutelage.report import plots
+from tutelage.report import plots, stages, strips
 from tutelage.runs import CONTROLS, RunFolder
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -176,3 +176,69 @@ def test_an_svg_stands_alone_inside_a_page() -> None:
     assert text.startswith("<svg")
     assert text.rstrip().endswith("</svg>")
     assert "<?xml" not in text
+
+
+# ── masks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def masked(root: Path, space: tuple[int, ...], *, truth: bool = True, behind: bool = True) -> RunFolder:
+    """Leave what a run about masks leaves: five answers, of which some are about nothing."""
+    rng, folder = np.random.default_rng(0), RunFolder(root).create()
+    masks = (rng.random((5, *space)) > 0.5).astype(np.uint8)
+    masks[0] = 0
+    beside = {"truth": masks} if truth else {}
+    inputs, noisy = rng.normal(size=(5, 2, *space)).astype(np.float32), masks + rng.normal(0, 0.1, masks.shape)
+    np.savez(folder.samples, inputs=inputs, answers=noisy, mean=masks.mean(axis=0), student=masks, **beside)
+    if behind:
+        np.save(folder.shown_stages, np.stack([masks, masks, masks]).astype(np.float16))
+    return folder
+
+
+@pytest.mark.parametrize("space", [(9, 8), (6, 9, 8)])
+def test_strips_show_every_stage_of_images_and_volumes(space: tuple[int, ...], tmp_path: Path) -> None:
+    sheet = strips.strip(masked(tmp_path, space), inside=False)
+    assert sheet is not None
+    assert sheet.sides == [("public", 2), ("private", 3), ("released", 2)]
+    assert [len(row) for row in sheet.rows] == [7] * 5
+    assert all(cell.picture.startswith("data:image/png;base64,") for row in sheet.rows for cell in row)
+    assert sheet.rows[1][-1].score == 1.0
+    assert sheet.rows[1][1].score is None  # the truth is not scored
+    assert sheet.volume == (len(space) == 3)
+
+
+def test_strips_show_what_is_behind_the_door_where_it_may_be_shown(tmp_path: Path) -> None:
+    folder = masked(tmp_path, (8, 8), truth=False, behind=False)
+    sheet = strips.strip(folder, inside=False)
+    assert sheet is not None
+    assert sheet.headings == [("public image", "public"), ("released answer", "released"), ("student", "released")]
+    assert all(cell.score is None for row in sheet.rows for cell in row)
+    np.save(folder.pictures, np.zeros((3, 5, 8, 8), np.float16))
+    assert len(strips.strip(folder, inside=True).headings) == 6  # type: ignore[union-attr]
+    assert len(strips.strip(folder, inside=False).headings) == 3  # type: ignore[union-attr]
+
+
+MASKS = {
+    "private student": 0.6,
+    "released masks": 0.7,
+    "control: mean shape, constant": 0.5,
+    "control: mean shape, as the student's label": 0.6,
+    "control: public only, no answers (ε = 0)": 0.5,
+}
+
+
+def test_stages_are_in_their_order_and_controls_beside_them() -> None:
+    way, controls = stages.rows({**MASKS, "stage: teacher": 0.4, "control: non-private, all private masks": 0.9})
+    assert [row.name for row in way] == ["teacher", "ensemble + noise", "student"]
+    assert [row.name for row in controls] == ["non-private", "mean shape as label", "mean shape", "empty mask"]
+    assert not stages.is_masks({"private student": 0.5})
+
+
+def test_a_control_that_does_as_well_is_named() -> None:
+    assert stages.verdict(MASKS) == "The private student does not beat its controls: mean shape as label."
+    assert stages.verdict({**MASKS, "private student": 0.61}) == ""
+
+
+def test_what_an_empty_mask_is_worth_is_said() -> None:
+    assert "50% of the test images hold nothing to find" in stages.empty_note(MASKS)
+    assert "scores 0" in stages.empty_note({stages.EMPTY: 0.0})
+    assert stages.empty_note({}) == ""

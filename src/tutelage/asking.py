@@ -58,6 +58,7 @@ class Labels:
 
     values: Array  # (public records,), -1 where there is none
     reinforced: Array  # (public records,), True where the teachers had nothing to add and the student's own label was taken
+    shares: Array | None = None  # (public records, classes) noisy, not a number where nothing was answered; None for winners
 
     @property
     def released(self) -> Array:
@@ -81,9 +82,9 @@ class Interview:
         turns = min(how.turns, queries)
         self._sizes = [len(part) for part in np.array_split(np.arange(queries), turns)]
         if turns > 1 and isinstance(questions, Curious):
-            self._ahead = [self._checked(questions(public.unlabelled(), self._sizes[0]), self._sizes[0])]
+            self._ahead = [_checked(questions(public.unlabelled(), self._sizes[0]), self._sizes[0], public)]
         else:
-            chosen = np.arange(queries) if questions is None else self._checked(questions(public.unlabelled(), queries), queries)
+            chosen = chosen_questions(public, queries, questions)
             self._ahead = [part for part in np.array_split(chosen, turns) if len(part)]
             self._sizes = [len(part) for part in self._ahead]
 
@@ -100,7 +101,8 @@ class Interview:
         """Ask round by round for as long as the budget surely holds more; what was answered before is given again, free."""
         kept = Rounds(folder, book=f"{curator.ledger.entries()[0].hash}|{self.public.sha256}")
         records = len(self.public)
-        found = Labels(np.full(records, -1, dtype=np.int64), np.zeros(records, dtype=bool))
+        shares = np.full((records, self.classes), np.nan) if self.how.vectors else None
+        found = Labels(np.full(records, -1, dtype=np.int64), np.zeros(records, dtype=bool), shares)
         asked, done = np.zeros(records, dtype=bool), 0
         for number, size in enumerate(self._sizes):
             one = self._kept(kept, number, asked)
@@ -124,7 +126,7 @@ class Interview:
         if one is None:
             return None
         try:
-            self._checked(one.chosen, self._sizes[number], asked)
+            _checked(one.chosen, self._sizes[number], self.public, asked)
             most = min(self._sizes[number], int((~asked).sum()))
             fits = one.shares.shape == (len(one.chosen), self.classes) and (number < len(self._ahead) or len(one.chosen) == most)
         except RecipeError:
@@ -147,20 +149,10 @@ class Interview:
         else:
             assert isinstance(self.questions, Curious)
             chosen = self.questions.again(self.public.unlabelled(), size, shares=shares.copy(), asked=asked.copy())
-            chosen, most = self._checked(chosen, size, asked), min(size, int((~asked).sum()))
+            chosen, most = _checked(chosen, size, self.public, asked), min(size, int((~asked).sum()))
             if len(chosen) != most:  # what a method without a test costs is fixed beforehand only if this is
                 raise RecipeError(f"`questions` must choose {most} records, whatever was answered. Got {len(chosen)} instead.")
         return Round(chosen, shares[chosen])
-
-    def _checked(self, chosen: Any, most: int, asked: Array | None = None) -> Array:
-        """Refuse anything but different records of the pool, none asked before, and no more than planned."""
-        chosen = np.asarray(chosen)
-        whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer) and 1 <= len(chosen) <= most
-        if not whole or chosen.min() < 0 or chosen.max() >= len(self.public) or len(np.unique(chosen)) != len(chosen):
-            raise RecipeError(f"`questions` must choose 1 to {most} different records of the public pool. Got others instead.")
-        if asked is not None and asked[chosen].any():
-            raise RecipeError("`questions` must choose records that were not asked before. Got some that were instead.")
-        return chosen
 
     # ── asking it ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -171,6 +163,9 @@ class Interview:
             waiting = np.arange(start, min(start + size, len(one.chosen)))  # places in the round
             while len(askable := self._askable(curator, waiting, one)):
                 heard = curator.answer(self.public.inputs[one.chosen[askable]], baseline=self._baseline(one, askable))
+                if found.shares is not None:  # the whole noisy histogram costs what its winner costs
+                    found.shares[one.chosen[askable]] = heard
+                    heard = heard.argmax(axis=1)
                 if self.how.interactive:
                     sure = (heard < 0) & (one.shares[askable].max(axis=1) >= self.how.sure)
                     heard = np.where(sure, one.shares[askable].argmax(axis=1), heard)
@@ -205,6 +200,22 @@ class Interview:
             ):
                 room -= 1
         return room
+
+
+def chosen_questions(public: Public, queries: int, questions: Questions | None) -> Array:
+    """Choose what to ask about by public criteria alone: without any, the first of the pool."""
+    return np.arange(queries) if questions is None else _checked(questions(public.unlabelled(), queries), queries, public)
+
+
+def _checked(chosen: Any, most: int, public: Public, asked: Array | None = None) -> Array:
+    """Refuse anything but different records of the pool, none asked before, and no more than planned."""
+    chosen = np.asarray(chosen)
+    whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer) and 1 <= len(chosen) <= most
+    if not whole or chosen.min() < 0 or chosen.max() >= len(public) or len(np.unique(chosen)) != len(chosen):
+        raise RecipeError(f"`questions` must choose 1 to {most} different records of the public pool. Got others instead.")
+    if asked is not None and asked[chosen].any():
+        raise RecipeError("`questions` must choose records that were not asked before. Got some that were instead.")
+    return chosen
 
 
 def class_shares(model: Any, inputs: Array, classes: int) -> Array:

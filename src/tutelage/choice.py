@@ -13,6 +13,7 @@ from scipy import special
 
 from tutelage.planning import Aggregation, Sanitise, room_beside
 from tutelage.privacy import accounting, consensus
+from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.events import Event
 from tutelage.privacy.ledger import Budget
@@ -57,7 +58,7 @@ class Choice:
 
     def events(self, budget: Budget) -> list[tuple[Event, int]]:
         """List what the plan will have been."""
-        return self.how.planned(budget, self.queries, self.teachers, self.classes)
+        return self.how.planned(budget, self.queries, self.teachers, OneHot(self.classes))
 
     def figures(self) -> dict[str, Any]:
         """Name the figures of a table's row; None where a plan has no such figure."""

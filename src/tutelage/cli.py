@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 from click.core import ParameterSource
 
-from tutelage import __version__, planning
+from tutelage import __version__, outcomes, planning
 from tutelage.console import bars as _bars
 from tutelage.console import console as _console
 from tutelage.console import emit as _emit
@@ -111,7 +111,9 @@ def plan(
         choose_for(recipe, epsilon, teacher_accuracy, teacher_agreement, votes, penalty, as_json=as_json)
     elif recipe is not None:
         _only(context, "a recipe", "recipe", "epsilon", "records")
-        _plan_recipe(recipe, epsilon, records, as_json)
+        from tutelage.pricing import price_recipe
+
+        price_recipe(recipe, epsilon, records, as_json=as_json)
     elif bound == "votes":
         _only(context, "votes", "bound", "queries", "sigma", "epsilon", "delta", "unit", "unit_teachers", "records")
         # A noisy max is a Gaussian answer of sensitivity √2 per teacher that a unit reaches, whatever the number of teachers.
@@ -226,47 +228,6 @@ def _plan_votes(asked: planning.MeanPlan, records: int | None, as_json: bool) ->
     _warn(said)
 
 
-def _plan_recipe(path: Path, epsilon: float | None, records: int | None, as_json: bool) -> None:
-    from tutelage.privacy.events import to_record
-    from tutelage.recipes.recipe import read
-    from tutelage.recipes.run import classes
-
-    recipe = read(path)
-    if epsilon is not None:
-        recipe = recipe.model_copy(update={"privacy": recipe.privacy.model_copy(update={"epsilon": epsilon})})
-    budget, how = recipe.budget(), recipe.how()
-    events = how.planned(budget, recipe.aggregation.queries, recipe.teachers.shards, classes(recipe))
-    price = accounting.cost(events, budget.delta)
-    quoted = max(budget.epsilon, price.epsilon) if how.adaptive else price.epsilon
-    said = planning.warnings(quoted, budget.delta, records)
-    if as_json:
-        _emit(
-            {
-                "recipe": recipe.name,
-                "epsilon": quoted,
-                "planned_epsilon": price.epsilon,
-                "budget_epsilon": budget.epsilon,
-                "delta": budget.delta,
-                "method": price.method,
-                "events": [{**to_record(event), "count": count} for event, count in events],
-                "warnings": said,
-            }
-        )
-        return
-    table = _table(f"{recipe.name}: what is planned", "event", "parameters", "count", numbers=False)
-    for event, count in events:
-        table.add_row(type(event).__name__, ", ".join(f"{k} {_worded(v)}" for k, v in vars(event).items()), f"{count:,}")
-    _console().print(table)
-    _say(f"planned: ε = {price.epsilon:.6g} at δ = {budget.delta:g} ({price.method})")
-    why = "the budget, because a test decides what is answered" if how.adaptive else "what is planned"
-    _say(f"to quote: ε = {quoted:.6g} ({why}); budget ε = {budget.epsilon:g}", style="bold")
-    _warn(said)
-
-
-def _worded(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
-
-
 # ── run, demo, report, verify ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -288,32 +249,49 @@ def run(
     chosen = {"data": data, "device": device, "engine": engine}
     outcome = _carried_out(read(recipe), folder, resume=resume, quiet=as_json, chosen=chosen)
     if as_json:
-        _emit(_summary(outcome))
+        _emit(outcomes.summary(outcome))
         return
-    _show([(outcome.folder.root.name, outcome)])
+    outcomes.show([(outcome.folder.root.name, outcome)])
     _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.")
 
 
 @app.command()
 def demo(
-    folder: Annotated[Path, typer.Option("--out", help="Where the demonstration's run folders go.")] = Path("runs/demo"),
+    only: Annotated[str | None, typer.Option(help="scenes (private segmentation) or digits (PATE by three mechanisms).")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Where the run folder goes (default: runs/demo).")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Take the whole walk on embedded data: PATE on real 8x8 digits by three mechanisms, ending in a report."""
-    from tutelage.recipes.run import EMBEDDED, embedded
+    """Take the whole walk on embedded data: private segmentation of drawn scenes, ending in a page with every stage."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for pictures this small a second thread waits more than it works
+    from tutelage.recipes.learners import has_torch
+    from tutelage.recipes.run import DEMO, EMBEDDED, embedded
 
+    chosen = only or ("scenes" if has_torch() else "digits")  # without networks there are digits
+    if chosen not in ("scenes", "digits"):
+        raise RecipeError(f"`only` must be 'scenes' or 'digits'. Got {only!r} instead.")
+    names, place = ((DEMO,), "runs/demo") if chosen == "scenes" else (EMBEDDED, "runs/demo-digits")
     runs = []
-    for name in EMBEDDED:
+    for name in names:
+        recipe = embedded(name)
         if not as_json:
-            _console(stderr=True).print(f"[bold]{name}[/]: 1,000 private digits, 100 teachers of 10 digits each", highlight=False)
-        place = Path(f"{folder}{name.removeprefix('digits')}")
-        runs.append((name, _carried_out(embedded(name), place, resume=True, quiet=as_json)))
+            _say(_announced(recipe), style="bold", stderr=True)
+        goal = Path(f"{folder or place}{name.removeprefix(names[0])}")
+        runs.append((recipe.name, _carried_out(recipe, goal, resume=True, quiet=as_json)))
     if as_json:
-        _emit({name: _summary(outcome) for name, outcome in runs})
+        _emit({name: outcomes.summary(outcome) for name, outcome in runs})
         return
-    _show(runs)
+    outcomes.show(runs)
     _say(f"\nOpen {runs[0][1].folder.report}; what may leave is in release/, nothing else.")
-    _say("Each run has a book and a budget of its own: on one private data set the three would add up.")
+    if len(runs) > 1:
+        _say("Each run has a book and a budget of its own: on one private data set the three would add up.")
+
+
+def _announced(recipe: Any) -> str:
+    shards = recipe.teachers.shards
+    if not recipe.about_masks:
+        return f"{recipe.name}: 1,000 private digits, {shards} teachers of {1000 // shards} digits each"
+    scenes = recipe.data.private
+    return f"{recipe.name}: {scenes:,} private scenes, {shards} U-Nets of {scenes // shards:,} scenes each; a few minutes"
 
 
 def _carried_out(recipe: Any, folder: Path, *, resume: bool, quiet: bool, chosen: dict[str, Any] | None = None) -> Any:
@@ -324,37 +302,6 @@ def _carried_out(recipe: Any, folder: Path, *, resume: bool, quiet: bool, chosen
         outcome = carry_out(recipe, folder, resume=resume, progress=say, **(chosen or {}))
     write_report(outcome.folder, name=recipe.name)
     return outcome
-
-
-def _published(outcome: Any) -> dict[str, float]:
-    """Read the scores that the release shows; those that stay under private/ are not printed either."""
-    scores: dict[str, float] = json.loads(outcome.folder.scores.read_text(encoding="utf-8"))
-    return scores
-
-
-def _summary(outcome: Any) -> dict[str, Any]:
-    return {"guarantee": outcome.guarantee, "scores": _published(outcome), "folder": str(outcome.folder.root)}
-
-
-def _show(runs: list[tuple[str, Any]]) -> None:
-    scores = [_published(outcome) for _, outcome in runs]
-    guarantees = [outcome.guarantee for _, outcome in runs]
-    table = _table("accuracy on held-out public data, and what it cost", "", *(title for title, _ in runs))
-    for name in dict.fromkeys(name for one in scores for name in one):
-        row = ("" if name not in one else f"{one[name]:.1%}" for one in scores)
-        table.add_row(name, *row, style="bold" if name == "private student" else None)
-    table.add_section()
-    for label, key in (("ε to quote", "epsilon"), ("ε as charged", "data_independent_epsilon"), ("δ", "delta")):
-        table.add_row(label, *(_figure(g[key]) for g in guarantees))
-    mus = (("" if g["mu_is_exact"] else "~") + _figure(g["mu"]) for g in guarantees)
-    table.add_row("μ (~: of a Gaussian answer with this ε, δ)", *mus)
-    table.add_row("best attack at 0.1 % FPR", *(_percent(g["implied_tpr_at_fpr_0.001"]) for g in guarantees))
-    table.add_row("answers", *(f"{g['labels']['released']:,}" for g in guarantees))
-    if any(g["labels"]["reinforced"] for g in guarantees):
-        table.add_row("the student's own labels", *(f"{g['labels']['reinforced']:,}" for g in guarantees))
-    _console().print(table)
-    for title, outcome in runs:
-        _warn([f"{title}: {warning}" for warning in outcome.guarantee["warnings"]])
 
 
 @app.command()
@@ -468,6 +415,24 @@ def _show_pate(results: list[Any]) -> None:
             table.add_row(row["row"], *(row[name] for name in names))
         _console().print(table)
     _say(CAPTION)
+
+
+@reproduce_app.command("segmentation")
+def reproduce_segmentation(
+    only: Annotated[list[str] | None, typer.Option(help="A figure or table by its name (components); may be repeated.")] = None,
+    small: Annotated[bool, typer.Option("--small", help="Drawn masks of 16×16, for two CPU cores.")] = False,
+    data: Data = Path("data"),
+    out: Annotated[Path, typer.Option(help="Where the figures, the runs and the page go.")] = Path("runs/segmentation"),
+    seeds: Annotated[int, typer.Option(help="Runs per column of a table, for mean and spread.", min=1)] = 1,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Make the papers' figures and tables about masks again: published, at their settings, honest. What is finished is read."""
+    from tutelage.reproduction.printing import made, told
+
+    with _bars(as_json) as tell:
+        findings = made(tuple(only or ()), out, small=small, data=data, seeds=seeds, device=device, tell=tell)
+    raise typer.Exit(told(findings, out, as_json=as_json))
 
 
 @app.command()

@@ -18,11 +18,13 @@ Array = npt.NDArray[Any]
 
 # What skops does not trust by itself and our kinds hold: compiled parts that are data, not code, and our own class.
 _TRUSTED = (
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.metrics._dist_metrics.EuclideanDistance64",
     "sklearn.neighbors._ball_tree.BallTree",
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.tree._tree.Tree",
     "tutelage.estimators.Levelled",
+    "tutelage.estimators.Regressed",
 )
 
 
@@ -108,11 +110,82 @@ ESTIMATORS: dict[str, Callable[[int], Any]] = {
 
 def estimator(name: str, *, seed: int = 0) -> Any:
     """Build an unfitted scikit-learn classifier by its name in recipes."""
-    if name not in ESTIMATORS:
-        near = difflib.get_close_matches(name, ESTIMATORS, n=1)
+    return _named(ESTIMATORS, name)(seed)
+
+
+def _named(table: dict[str, Callable[[int], Any]], name: str) -> Callable[[int], Any]:
+    if name not in table:
+        near = difflib.get_close_matches(name, table, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise RecipeError(f"`kind` must be one of {', '.join(ESTIMATORS)}. Got {name!r} instead.{hint}")
-    return ESTIMATORS[name](seed)
+        raise RecipeError(f"`kind` must be one of {', '.join(table)}. Got {name!r} instead.{hint}")
+    return table[name]
+
+
+# ── for shares in place of labels ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _ridge(seed: int) -> Any:
+    from sklearn.linear_model import Ridge
+
+    return Ridge(alpha=10.0)
+
+
+def _regression_forest(seed: int) -> Any:
+    from sklearn.ensemble import RandomForestRegressor
+
+    return RandomForestRegressor(n_estimators=100, max_features=0.3, min_samples_leaf=10, random_state=seed)
+
+
+def _boosted_regression(seed: int) -> Any:
+    from sklearn.ensemble import HistGradientBoostingRegressor
+
+    return HistGradientBoostingRegressor(
+        max_iter=400, learning_rate=0.03, max_leaf_nodes=3, min_samples_leaf=20, l2_regularization=20, max_features=0.15,
+        early_stopping=False, random_state=seed,
+    )  # fmt: skip
+
+
+REGRESSORS: dict[str, Callable[[int], Any]] = {
+    "linear": _ridge,
+    "forest": _regression_forest,
+    "boosted": _boosted_regression,
+}
+
+
+@final
+class Regressed:
+    """Fit every class's noisy share by squared error and predict the class whose share comes out largest.
+
+    The noise has mean zero, so that squared error is least, on average, where the prediction is the teachers' own share.
+    """
+
+    def __init__(self, kind: str, *, seed: int = 0) -> None:
+        _named(REGRESSORS, kind)
+        self.kind, self.seed, self.count = kind, seed, 0
+        self.models: list[Any] = []
+
+    def fit(self, inputs: Array, shares: Array) -> Regressed:
+        """Learn from shares (records, classes) that add up to one; of two classes one says all."""
+        self.count = shares.shape[1]
+        columns = shares.T if self.count > 2 else shares.T[1:]
+        self.models = [REGRESSORS[self.kind](self.seed).fit(inputs, column) for column in columns]
+        return self
+
+    @property
+    def classes_(self) -> Array:
+        """Give the labels, as scikit-learn does."""
+        return np.arange(self.count)
+
+    def predict_proba(self, inputs: Array) -> Array:
+        """Give shares (records, classes), the noise's remains below zero cut off."""
+        raw = np.stack([model.predict(inputs) for model in self.models], axis=1)
+        shares = np.clip(raw if self.count > 2 else np.hstack([1 - raw, raw]), 0.0, None)
+        total = shares.sum(axis=1, keepdims=True)
+        return np.asarray(np.where(total > 0, shares / np.where(total > 0, total, 1.0), 1 / self.count))
+
+    def predict(self, inputs: Array) -> Array:
+        """Give labels (records,)."""
+        return np.asarray(self.predict_proba(inputs).argmax(axis=1))
 
 
 def flat(inputs: npt.ArrayLike) -> Array:

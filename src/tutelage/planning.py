@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, final
 
 from tutelage.privacy import accounting, consensus
-from tutelage.privacy.bounds import Ball, Cube, Orthant, bound_named
+from tutelage.privacy.bounds import Ball, Bound, Cube, Orthant, bound_named
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.events import Event, Gaussian, NoisyMax
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
 from tutelage.privacy.units import Adjacency, Unit
 
-METHODS = ("gnmax", "lnmax", "confident-gnmax", "interactive-gnmax")
+METHODS = ("gnmax", "lnmax", "confident-gnmax", "interactive-gnmax", "mean")
 Unknown = Literal["teachers", "queries", "sigma", "epsilon", "delta", "norm"]
 
 
@@ -153,12 +153,13 @@ class Sanitise:
 class Aggregation:
     """How votes become answers. What is left open is calibrated to the budget; nothing is guessed and nothing looks at votes.
 
-    method: 'gnmax', 'lnmax', 'confident-gnmax' or 'interactive-gnmax'. For the last two a test comes first: `threshold` is a
-    share of the teachers, `test_ratio` the test's noise over the answers' noise, and `answers` how many answers the noise is
-    calibrated for (default: every question). The run goes on for as long as the budget holds, so that it may answer more or
-    fewer. The interactive test asks what the teachers say beyond the student; where that is nothing, the student's own label
-    is taken if its share is at least `sure`. `rounds` is how often the student is fitted in between (default: 3 for the
-    interactive method, else 1).
+    method: 'gnmax', 'lnmax', 'confident-gnmax', 'interactive-gnmax', or 'mean', which lets out the whole noisy mean of the
+    ballots in place of the winner: codes of masks, or every class's share of the votes. `sigma` is the noise on the sum.
+    For confident and interactive a test comes first: `threshold` is a share of the teachers, `test_ratio` the test's noise
+    over the answers' noise, and `answers` how many answers the noise is calibrated for (default: every question). The run
+    goes on for as long as the budget holds, so that it may answer more or fewer. The interactive test asks what the teachers
+    say beyond the student; where that is nothing, the student's own label is taken if its share is at least `sure`. `rounds`
+    is how often the student is fitted in between (default: 3 for the interactive method, else 1).
     """
 
     method: str = "gnmax"
@@ -190,6 +191,8 @@ class Aggregation:
                 accounting.positive(**{name: getattr(self, name)})
         if self.method == "lnmax" and (self.sigma is not None or self.sanitise is not None):
             raise RecipeError("`sigma` and `sanitise` must stay open for 'lnmax' (its noise is `gamma`). Got them instead.")
+        if self.method == "mean" and self.sanitise is not None:
+            raise RecipeError("`sanitise` must stay open for 'mean', whose price does not depend on the data. Got it instead.")
         if self.method != "lnmax" and self.gamma is not None:
             raise RecipeError(f"`gamma` must stay open for {self.method!r} (its noise is `sigma`). Got {self.gamma!r} instead.")
 
@@ -208,15 +211,21 @@ class Aggregation:
         """Give the number of rounds."""
         return self.rounds or (3 if self.interactive else 1)
 
-    def built(self, budget: Budget, queries: int, teachers: int, classes: int) -> tuple[Mechanism, ThresholdTest | None]:
+    @property
+    def vectors(self) -> bool:
+        """Tell whether answers are whole vectors and not winners."""
+        return self.method == "mean"
+
+    def built(self, budget: Budget, queries: int, teachers: int, bound: Bound) -> tuple[Mechanism, ThresholdTest | None]:
         """Build the mechanism (and its screen) with every open parameter calibrated; refuse what cannot answer once."""
+        classes = bound.dimension
         if not (isinstance(queries, int) and queries >= 1):
             raise RecipeError(f"`queries` must be a whole number ≥ 1. Got {queries!r} instead.")
         if self.interactive and self.sure <= 1 / classes:
             raise RecipeError(
                 f"`sure` must be above 1/{classes}, which a student has who knows nothing. Got {self.sure!r} instead."
             )
-        mechanism, screen = self._calibrated(budget, queries, teachers, classes)
+        mechanism, screen = self._calibrated(budget, queries, teachers, bound)
         once = [(step.event(), 1) for step in (screen, mechanism) if step is not None]
         if self.sanitise is not None:
             assert isinstance(mechanism, GNMax)
@@ -230,14 +239,19 @@ class Aggregation:
             )
         return mechanism, screen
 
-    def _calibrated(self, budget: Budget, queries: int, teachers: int, classes: int) -> tuple[Mechanism, ThresholdTest | None]:
-        unit = budget.unit
+    def _calibrated(self, budget: Budget, queries: int, teachers: int, bound: Bound) -> tuple[Mechanism, ThresholdTest | None]:
+        unit, classes = budget.unit, bound.dimension
         if self.method == "lnmax":
             return LNMax(classes, self.gamma or _largest_gamma(budget, queries), unit, teachers), None
         if self.sanitise is not None:
             target = room_beside(self.sanitise, budget)
         else:
             target = math.nan if self.sigma is not None else float(accounting.epsilon_mu(budget.epsilon, budget.delta))
+        if self.vectors:
+            one = NoisyMean(bound, 1.0, teachers, budget.adjacency, unit).event()
+            assert isinstance(one, Gaussian)
+            sigma = self.sigma or one.sensitivity * math.sqrt(queries) / target
+            return NoisyMean(bound, sigma, teachers, budget.adjacency, unit), None
         if not self.adaptive:
             return GNMax(classes, self.sigma or math.sqrt(2 * queries) * unit.teachers / target, unit, teachers), None
         answers = min(self.answers or queries, queries)
@@ -245,9 +259,9 @@ class Aggregation:
         test = ThresholdTest(classes, self.threshold * teachers, sigma * self.test_ratio, self.interactive, unit, teachers)
         return GNMax(classes, sigma, unit, teachers), test
 
-    def planned(self, budget: Budget, queries: int, teachers: int, classes: int) -> list[tuple[Event, int]]:
+    def planned(self, budget: Budget, queries: int, teachers: int, bound: Bound) -> list[tuple[Event, int]]:
         """List what a run will have been if every question is asked and as many are answered as the noise is meant for."""
-        mechanism, screen = self.built(budget, queries, teachers, classes)
+        mechanism, screen = self.built(budget, queries, teachers, bound)
         steps = [] if screen is None else [(screen.event(), queries)]
         steps.append((mechanism.event(), min(self.answers or queries, queries)))
         return steps if self.sanitise is None else [*steps, (self.sanitise.release().event(), 1)]

@@ -15,6 +15,8 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 
 #: What private/controls.npy holds, in order.
 CONTROLS = ("control: non-private, all private labels", "control: plurality of teachers, no noise", "control: one teacher")
+#: What private/stages.npy holds, in order: Dice on the way from a teacher's mask to an answer.
+STAGES = ("control: non-private, all private masks", "stage: teacher", "stage: encoded teacher", "stage: ensemble, no noise")
 
 
 @final
@@ -30,10 +32,14 @@ class RunFolder:
         self.guarantee = self.release / "guarantee.json"
         self.labels = self.release / "labels.csv"
         self.scores = self.release / "scores.json"
+        self.answers = self.release / "answers.npz"
         self.samples = self.release / "samples.npz"
+        self.shown_stages = self.release / "stages.npy"
         self.rounds = self.release / "rounds"
         self.report = self.release / "report.html"
         self.controls = self.private / "controls.npy"
+        self.stages = self.private / "stages.npy"
+        self.pictures = self.private / "pictures.npy"
         self.inside_report = self.private / "report.html"
 
     def create(self, *, resume: bool = False) -> RunFolder:
@@ -61,9 +67,11 @@ class RunFolder:
 
     def read_controls(self) -> dict[str, float]:
         """Read the figures that were computed from private data: for eyes inside the building."""
-        if not os.access(self.controls, os.R_OK):
-            return {}
-        return dict(zip(CONTROLS, np.load(self.controls, allow_pickle=False).tolist(), strict=True))
+        found: dict[str, float] = {}
+        for names, path in ((CONTROLS, self.controls), (STAGES, self.stages)):
+            if os.access(path, os.R_OK):
+                found |= dict(zip(names, np.load(path, allow_pickle=False).tolist(), strict=True))
+        return found
 
     def write_inside(self, path: Path, text: str) -> None:
         """Write a file under `private/`, readable by its owner alone from the first byte on."""

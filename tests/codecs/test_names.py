@@ -21,6 +21,7 @@ from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
 from tutelage.codecs.regions import Regions
+from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.codecs.rescaled import Rescaled
 from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Public
@@ -109,6 +110,7 @@ def test_a_number_of_numpy_has_the_same_name(public: Public) -> None:
         lambda whole, real: DCT((16, 12), whole(3), real(2)),
         lambda whole, real: Pixels((16, 12), real(2), "orthant"),
         lambda whole, real: Regions((16, 12), whole(3), real(2)),
+        lambda whole, real: RegionVotes((16, 12), whole(3), share=real(0.5)),
         lambda whole, real: Wavelet((16, 12), np.arange(3), real(2), "haar", whole(1)),
         lambda whole, real: PCA((16, 12), pca.spectrum, whole(3), real(2), real(0.5)),
         lambda whole, real: replace(blocks, norm=real(2), noise=real(0.5)),

@@ -3,6 +3,7 @@
 check_bound(bound)
 check_codec(codec, predictions, inputs, released)
 check_masks(codec, shape)
+check_sighted(codec, inputs, predictions)
 check_fit(fit, public, other)
 check_mechanism(mechanism, ballots)
 """
@@ -18,6 +19,7 @@ import pytest
 from tutelage.data.dataset import Private
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import Bound
+from tutelage.privacy.curator import Sighted
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.events import from_record, to_record
 from tutelage.privacy.sealed import Sealed
@@ -142,6 +144,25 @@ def check_masks(codec: Any, shape: tuple[int, ...], *, queries: int = 3) -> None
         codec.encode(np.zeros((2, queries, *shape, 2)))
     with pytest.raises(AttributeError):  # frozen: what was named is what encodes
         codec.norm = 1e9
+
+
+def check_sighted(codec: Any, inputs: Any, predictions: Any) -> None:
+    """A codec that sees the questions sees each on its own: the door asks in parts, and decodes all of them together."""
+    given, masks = np.asarray(inputs), np.asarray(predictions)
+    assert isinstance(codec, Sighted)
+    _same_words(codec)
+    before = given.copy()
+    whole = codec.seeing(given)
+    assert np.array_equal(given, before), "seeing must not change what it is given"
+    assert whole.bound == codec.bound, "what is planned for is what is asked with"
+    ballots = np.asarray(whole.encode(masks))
+    assert ballots.shape == (*masks.shape[:2], codec.bound.dimension)
+    codes = np.arange(len(given)) % codec.bound.dimension if ballots.dtype == bool else ballots[0]
+    answers = np.asarray(whole.decode(codes, given))
+    for part in (slice(0, 1), slice(1, len(given))):
+        some = codec.seeing(given[part])
+        assert np.array_equal(some.encode(masks[:, part]), ballots[:, part]), "a ballot must not depend on the other questions"
+        assert np.array_equal(some.decode(codes[part], given[part]), answers[part]), "nor an answer"
 
 
 def check_fit(fit: Any, public: Any, other: Any) -> None:

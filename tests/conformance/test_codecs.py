@@ -17,6 +17,7 @@ from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
 from tutelage.codecs.regions import Regions
+from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.codecs.rescaled import Rescaled
 from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Public
@@ -91,6 +92,18 @@ def test_codecs_that_are_not_fitted(shape: tuple[int, ...]) -> None:
         codes = codec.encode(public.targets[None])
         check_codec(codec, np.repeat(public.targets[None], 2, axis=0), public.inputs, codes[0])
         check_masks(codec, shape)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("method", ["greys", "levels", "superpixels"])
+def test_votes_for_regions(method: Any, shape: tuple[int, ...]) -> None:
+    public, rng = made(shape, 5), np.random.default_rng(1)
+    codec = RegionVotes(shape, 6, method)
+    predictions = np.clip(public.targets + rng.normal(0, 0.3, (4, 5, *shape)), 0, 1).astype(np.float32)
+    seen = codec.seeing(public.inputs)
+    check_codec(seen, predictions, public.inputs, seen.encode(predictions)[0].argmax(axis=-1))
+    check_masks(seen, shape, queries=5)
+    assert repr(codec.seeing(public.inputs)) == repr(seen)
 
 
 # ── what the suites refuse ────────────────────────────────────────────────────────────────────────────────────────────

@@ -124,3 +124,17 @@ def test_refusals(tmp_path: Path) -> None:
     (tmp_path / "cat" / "a.png").write_bytes(b"broken")
     with pytest.raises(DataError, match="must be a readable image"):
         Scenes(templates=tmp_path).draw(1, seed=1)
+
+
+def test_templates_from_one_file(tmp_path: Path) -> None:
+    shapes, file = silhouettes.drawn(16), tmp_path / "kept.npz"
+    np.savez_compressed(file, **shapes)
+    drawn, read = (Scenes(size=16, templates=templates).draw(20, seed=3) for templates in (None, file))
+    assert all(np.array_equal(one, other) for one, other in zip(drawn, read, strict=True))
+    with pytest.raises(DataError, match=r"`templates` must hold bools of shape \(silhouettes, 32, 32\)"):
+        Scenes(size=32, templates=file).draw(1, seed=1)
+    for wrong in (tmp_path / "nothing.npz", tmp_path / "other.npz", tmp_path / "text.npz"):
+        np.savez(tmp_path / "other.npz", bird=np.zeros((1, 16, 16), bool))
+        (tmp_path / "text.npz").write_text("no archive", encoding="utf-8")
+        with pytest.raises(DataError, match=r"`templates` must be an \.npz of bird, cat, dog"):
+            Scenes(size=16, templates=wrong).draw(1, seed=1)

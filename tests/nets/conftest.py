@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.nets.training_tasks import masks, task  # noqa: F401 (fixtures)
 
 
 @pytest.fixture(autouse=True, scope="session")

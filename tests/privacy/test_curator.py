@@ -488,6 +488,245 @@ def test_vectors_go_through_the_same_door(ledger: Ledger) -> None:
     assert dict(ledger.totals()) == {Gaussian(2.0 * (1 + 2.0**-24), 2.0): 2}
 
 
+def test_codes_are_what_was_let_out_and_decoding_them_is_free(ledger: Ledger) -> None:
+    curator = Curator(Pointers(), Halves(), NoisyMean(Ball(2, 1.0), 2.0, 20), ledger)
+    inputs = np.array([[0.8, 0.0], [0.0, -0.6]])
+    codes = curator.codes(inputs)
+    length = ledger.length
+    assert np.array_equal(curator.answer(inputs), 2 * codes)
+    assert np.array_equal(curator.decode(codes, inputs), 2 * codes)
+    assert np.array_equal(curator.codes(inputs[::-1]), codes[::-1])
+    assert ledger.length == length
+    assert Curator(Mute(), Halves(), NoisyMean(Ball(2, 1.0), 2.0, 20), ledger).codes([]).shape == (0,)
+
+
+class Painted:
+    """Votes for a class, painted as a mask of 2×2 or told as a small whole number."""
+
+    bound: Bound = OneHot(CLASSES)
+
+    def __init__(self, *, mask: bool) -> None:
+        self.mask = mask
+
+    def __repr__(self) -> str:
+        return f"Painted({self.mask})"
+
+    def encode(self, predictions: np.ndarray) -> np.ndarray:
+        return np.eye(CLASSES)[predictions]
+
+    def decode(self, codes: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+        assert len(codes) == len(inputs)
+        return np.broadcast_to(codes[:, None, None], (len(codes), 2, 2)).astype(np.uint8) if self.mask else codes.astype(np.uint8)
+
+
+@pytest.mark.parametrize("mask", [True, False])
+def test_a_silent_mask_is_not_a_number_and_a_silent_label_is_minus_one(
+    ledger: Ledger, mask: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mechanisms, "rounded_gaussian", lambda scale, shape: np.zeros(shape, dtype=np.int64))
+    halves = np.where(np.arange(TEACHERS)[:, None] < 25, [[1, 2]], [[1, 5]])  # all agree on the first alone
+    monkeypatch.setattr(Voters, "vote", lambda self, inputs: Sealed(halves))
+    screen = ThresholdTest(CLASSES, 30.0, 8.0)
+    curator = Curator(Voters(), Painted(mask=mask), GNMax(CLASSES, 8.0), ledger, screen=screen)
+    answers = curator.answer(questions(1, 2))
+    assert answers.shape == ((2, 2, 2) if mask else (2,))
+    assert (answers[0] == 1).all()
+    assert np.isnan(answers[1]).all() if mask else answers[1] == UNANSWERED
+
+
+# ── questions in parts ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Zeros:
+    """Twenty teachers who say nothing, and note how much the book on disk holds at the moment they are asked."""
+
+    def __init__(self, ledger: Ledger, dimension: int = 3) -> None:
+        self.ledger, self.dimension = ledger, dimension
+        self.seen: list[tuple[int, int, int]] = []  # questions, charged so far, charges so far
+
+    def vote(self, inputs: np.ndarray) -> Sealed:
+        with Ledger(self.ledger.path) as other:
+            charges = [entry for entry in other.entries() if entry.kind == "charge"]
+        self.seen.append((len(inputs), sum(entry.body["count"] for entry in charges), len(charges)))
+        return Sealed(np.zeros((20, len(inputs), self.dimension)))
+
+
+class Plainly:
+    """A codec that changes nothing."""
+
+    def __init__(self, dimension: int = 3) -> None:
+        self.bound = Ball(dimension, 1.0)
+
+    def __repr__(self) -> str:
+        return "Plainly()"
+
+    def encode(self, predictions: np.ndarray) -> np.ndarray:
+        return predictions
+
+    def decode(self, codes: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+        return codes
+
+
+class Seeing(Plainly):
+    """A codec for certain inputs, made before the charge."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        super().__init__()
+        self.ledger, self.seen = ledger, []
+
+    def seeing(self, inputs: np.ndarray) -> Plainly:
+        if (inputs < 0).any():
+            raise DataError("`inputs` must be images. Got others instead.")
+        self.seen.append((len(inputs), self.ledger.length))
+        return Plainly()
+
+
+def in_parts(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, codec: Any = None) -> Zeros:
+    """Ask five questions of which two fit in memory."""
+    monkeypatch.setattr("tutelage.privacy.curator._VALUES", 2 * 3 * 20)
+    teachers = Zeros(ledger)
+    curator = Curator(teachers, codec or Plainly(), NoisyMean(Ball(3, 1.0), 9.0, 20), ledger)
+    assert curator.answer(questions(1, 2, 3, 4, 5)).shape == (5, 3)
+    return teachers
+
+
+def paid_in_time(teachers: Zeros) -> bool:
+    """Tell whether every part found all five questions paid for, in one charge."""
+    return [row[0] for row in teachers.seen] == [2, 2, 1] and all(row[1:] == (5, 1) for row in teachers.seen)
+
+
+def heard(curator: Curator, inputs: np.ndarray) -> np.ndarray:
+    parts = curator._parts(len(inputs))
+    return np.concatenate([curator._heard(inputs[part], curator._seeing(inputs[part])) for part in parts])
+
+
+def paying_late(curator: Curator, inputs: np.ndarray, _: Any) -> np.ndarray:
+    released = heard(curator, inputs)
+    curator.ledger.charge(curator.mechanism.event(), count=len(inputs))
+    return released
+
+
+def paying_for_the_first_part(curator: Curator, inputs: np.ndarray, _: Any) -> np.ndarray:
+    curator.ledger.charge(curator.mechanism.event(), count=curator._parts(len(inputs))[0].stop)
+    return heard(curator, inputs)
+
+
+def looking_late(curator: Curator, inputs: np.ndarray, _: Any) -> np.ndarray:
+    curator.ledger.charge(curator.mechanism.event(), count=len(inputs))
+    return heard(curator, inputs)
+
+
+def test_all_parts_are_one_charge_before_the_first_vote(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert paid_in_time(in_parts(ledger, monkeypatch))
+    assert dict(ledger.totals()) == {Gaussian(2.0 * (1 + 2.0**-24), 9.0): 5}
+    assert [entry.kind for entry in ledger.entries()] == ["open", "charge", "release"]
+
+
+@pytest.mark.parametrize("twin", [paying_late, paying_for_the_first_part])
+def test_parts_that_are_not_paid_for_in_time_are_seen(ledger: Ledger, monkeypatch: pytest.MonkeyPatch, twin: Any) -> None:
+    monkeypatch.setattr(Curator, "_release", twin)
+    assert not paid_in_time(in_parts(ledger, monkeypatch))
+
+
+def test_one_question_too_large_for_memory_is_still_asked(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tutelage.privacy.curator._VALUES", 1)
+    teachers = Zeros(ledger)
+    Curator(teachers, Plainly(), NoisyMean(Ball(3, 1.0), 9.0, 20), ledger).answer(questions(1, 2))
+    assert teachers.seen == [(1, 2, 1), (1, 2, 1)]
+
+
+def test_votes_are_never_divided(ledger: Ledger, private: Path, monkeypatch: pytest.MonkeyPatch, diary: list[str]) -> None:
+    monkeypatch.setattr("tutelage.privacy.curator._VALUES", 1)
+    for make in (plain, confident):
+        make(ledger, private=private).answer(questions(1, 2, 3))
+    assert [line for line in diary if line.startswith("vote")] == ["vote 3", "vote 3"]
+    assert len(list(private.iterdir())) == 2  # one file of counts per charge
+
+
+def part_noise(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """Give the noise on the sum in units of sigma: (8 parts, 2500 values)."""
+    monkeypatch.setattr("tutelage.privacy.curator._VALUES", 50 * 50 * 20)
+    teachers, sigma = Zeros(ledger, 50), 60.0
+    released = Curator(teachers, Plainly(50), NoisyMean(Ball(50, 1.0), sigma, 20), ledger).codes(questions(*range(400)))
+    assert [row[0] for row in teachers.seen] == [50] * 8
+    [(event, count)] = ledger.totals()
+    assert isinstance(event, Gaussian)
+    assert (event.sigma, count) == (sigma, 400)
+    return (released * 20 / event.sigma).reshape(8, -1)
+
+
+def apart(noise: np.ndarray) -> bool:
+    """Tell whether parts of 2500 values each know nothing of each other."""
+    return bool(np.abs(np.corrcoef(noise) - np.eye(len(noise))).max() < 6 / math.sqrt(noise.shape[1]))
+
+
+def test_every_part_has_noise_of_its_own_and_as_much_as_was_charged(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = part_noise(ledger, monkeypatch)
+    assert apart(noise)
+    assert noise.std(axis=1) == pytest.approx(np.ones(8), abs=6 / math.sqrt(2 * noise.shape[1]))
+    assert np.abs(noise.mean(axis=1)).max() < 6 / math.sqrt(noise.shape[1])
+
+
+def test_noise_that_is_used_twice_is_seen(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    real, drawn = mechanisms.rounded_gaussian, {}
+    monkeypatch.setattr(mechanisms, "rounded_gaussian", lambda scale, shape: drawn.setdefault((scale, shape), real(scale, shape)))
+    assert not apart(part_noise(ledger, monkeypatch))
+
+
+def test_a_failure_in_a_later_part_releases_nothing_of_the_first(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tutelage.privacy.curator._VALUES", 2 * 3 * 20)
+
+    class Tiring(Zeros):
+        def vote(self, inputs: np.ndarray) -> Sealed:
+            if self.seen:
+                raise ValueError(f"patient {SECRET}")
+            return super().vote(inputs)
+
+    curator = Curator(Tiring(ledger), Plainly(), NoisyMean(Ball(3, 1.0), 9.0, 20), ledger)
+    with pytest.raises(DataError, match=r"`vote` must not fail\. Got ValueError instead") as caught:
+        curator.answer(questions(1, 2, 3))
+    assert str(SECRET) not in whole_story(caught.value)
+    assert [entry.kind for entry in ledger.entries()] == ["open", "charge"]
+    assert not curator.known(questions(1))
+
+
+# ── codecs that see the question ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def seen_in_time(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Tell whether the codec saw every part of the questions before anything was charged, and what comes of refusing one."""
+    codec = Seeing(ledger)
+    in_parts(ledger, monkeypatch, codec)
+    assert [size for size, _ in codec.seen] == [2, 2, 1, 5]  # the last is for decoding
+    early, length = all(rows == 1 for _, rows in codec.seen[:3]), ledger.length
+    curator = Curator(Mute(), codec, NoisyMean(Ball(3, 1.0), 9.0, 20), ledger)
+    with pytest.raises(DataError, match="`inputs` must be images"):
+        curator.answer(questions(6, 7, -1))  # the second part
+    return early and ledger.length == length
+
+
+def test_a_codec_looks_at_the_questions_before_the_charge(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert seen_in_time(ledger, monkeypatch)
+
+
+def test_a_codec_that_looks_after_the_charge_is_seen(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Curator, "_release", looking_late)
+    monkeypatch.setattr(Mute, "vote", lambda self, inputs: Sealed(np.zeros((20, len(inputs), 3))))
+    assert not seen_in_time(ledger, monkeypatch)
+
+
+def test_a_codec_that_sees_cannot_widen_the_bound(ledger: Ledger) -> None:
+    class Widening(Plainly):
+        def seeing(self, inputs: np.ndarray) -> Plainly:
+            wide = Plainly(2)
+            wide.bound = Ball(2, 1e12)
+            return wide
+
+    mechanism = NoisyMean(Ball(2, 1.0), 2.0, 20)
+    released = Curator(Pointers(), Widening(2), mechanism, ledger).codes(np.array([[1e9, 0.0]]))
+    assert np.abs(released).max() < 1 + 10 * 2.0 / 20  # the mechanism's own clip, and ten deviations
+
+
 # ── the sealed account ────────────────────────────────────────────────────────────────────────────────────────────────
 
 

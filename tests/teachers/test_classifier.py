@@ -6,9 +6,9 @@ import pytest
 from tutelage.data.dataset import Private
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.networks import ConvNet
+from tutelage.nets.training import Training
 from tutelage.privacy.errors import DataError, Unsealed
 from tutelage.teachers.classifier import Classifier
-from tutelage.teachers.training import Training
 
 
 @pytest.fixture(scope="module")

@@ -30,6 +30,22 @@ def test_worker_processes_give_what_the_loop_gives(task) -> None:
     assert seen[-1] == 5 * task.training.steps
 
 
+@pytest.mark.parametrize("chunk", [None, 2])
+def test_recorded_lanes_give_what_the_loop_gives(task, chunk: int | None) -> None:
+    seen = []
+    there = fit(task, "recorded", chunk=chunk, progress=lambda done, total: seen.append(done))
+    alone = fit(task, "sequential")
+    assert (there.plan.engine, there.plan.chunk) == ("recorded", chunk or 5)
+    assert max((there.state[name] - alone.state[name]).abs().max().item() for name in alone.state) < 2e-3
+    assert seen == sorted(seen)
+    assert seen[-1] == 5 * task.training.steps
+
+
+def test_only_adam_is_recorded(task) -> None:
+    with pytest.raises(RecipeError, match=r"`engine` must be another for the optimizer 'sgd'\. Got 'recorded'"):
+        fit(task, "recorded", training=engines.replace(task.training, optimizer="sgd"))
+
+
 def test_a_failure_in_a_worker_is_told_here(task) -> None:
     material = engines.Material(torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64), (torch.arange(4),))
     job = engines.Job(factory=torch.nn.modules.module._WrappedHook, training=task.training, seed=0)  # importable, not buildable
@@ -104,6 +120,13 @@ def test_a_real_measurement_ends_in_a_plan(task) -> None:
 @pytest.mark.parametrize(("count", "size", "expected"), [(250, 300, 250), (250, 128, 125), (10, 4, 4), (1, 8, 1)])
 def test_chunks_are_even(count: int, size: int, expected: int) -> None:
     assert engines.even(count, size) == expected
+
+
+def test_stacks_of_volumes_stay_small_on_a_cpu(task) -> None:
+    job = engines.Job(factory=task.network, training=engines.replace(task.training, batch=2), seed=0)
+    for shape, sizes in (((4, 1, 28, 28), [8, 32]), ((4, 1, 32, 48, 32), [8]), ((4, 4, 64, 64, 64), []), ((4, 12), [8, 32])):
+        material = engines.Material(torch.zeros(1).expand(shape), torch.zeros(4), (torch.arange(4),))
+        assert engines.stacks(job, material) == sizes
 
 
 def test_a_worker_is_handed_its_own_teachers_records_only(task) -> None:

@@ -9,9 +9,12 @@ import torch
 from torch import nn
 
 import tutelage.teachers.ensemble as ensemble_module
+from tutelage.nets.augmentation import Augmentation
+from tutelage.nets.inputs import as_inputs
+from tutelage.nets.training import Training
+from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.teachers.ensemble import Ensemble
-from tutelage.teachers.training import Training
 
 
 def fit(task, **changed) -> Ensemble:
@@ -140,3 +143,91 @@ def test_what_cannot_be_trained_is_refused_before_training(task) -> None:
     for kind, message, arguments, keywords in cases:
         with pytest.raises(kind, match=message):
             Ensemble.fit(*arguments, **({"device": "cpu", "training": Training(steps=1)} | keywords))
+
+
+# ── masks ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def overlap(likely: np.ndarray, masks: np.ndarray) -> float:
+    """Give the Dice of all pixels together."""
+    found = likely > 0.5
+    return float(2 * (found & (masks == 1)).sum() / (found.sum() + masks.sum()))
+
+
+def test_teachers_learn_masks_from_their_own_shards(masks) -> None:
+    trained = fit(masks, training=replace(masks.training, steps=60, rate=1e-2), engine="stacked")
+    likely = trained.probabilities(masks.inputs[40:])
+    assert likely.dtype == np.float16
+    assert likely.shape == (3, 20, *masks.targets.shape[1:])
+    assert overlap(likely[0], masks.targets[40:]) > 0.8
+    assert overlap(likely[2], masks.targets[40:]) > 0.8
+
+
+def test_streamed_masks_equal_each_network_s_own(masks) -> None:
+    trained = fit(masks)
+    whole = trained.probabilities(masks.inputs, dtype=np.float32)
+    assert np.allclose(trained.probabilities(masks.inputs, dtype=np.float32, block=200), whole, atol=1e-5)
+    for k in range(3):
+        with torch.no_grad():
+            plain = trained.network(k)(torch.from_numpy(masks.inputs)).sigmoid()[:, 0].numpy()
+        assert np.allclose(whole[k], plain, atol=1e-5)
+    assert trained.probabilities(masks.inputs[:0]).shape == (3, 0, *masks.targets.shape[1:])
+
+
+def test_an_interrupted_fit_on_masks_goes_on_and_gives_the_same_file(masks, tmp_path) -> None:
+    private, steps = tmp_path / "private", masks.training.steps
+    fit(masks, chunk=1).save(private / "whole")
+
+    def cut(done: int, total: int) -> None:
+        if done > 1.5 * steps:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        fit(masks, chunk=1, checkpoint=private / "chunks", progress=cut)
+    seen: list[int] = []
+    resumed = fit(masks, chunk=1, checkpoint=private / "chunks", progress=lambda done, total: seen.append(done))
+    resumed.save(private / "resumed")
+    assert seen[0] == steps
+    assert (private / "resumed").read_bytes() == (private / "whole").read_bytes()
+    again = Ensemble.load(private / "resumed", device="cpu")  # the file knows its network
+    assert np.array_equal(again.probabilities(masks.inputs[:3]), resumed.probabilities(masks.inputs[:3]))
+
+
+def test_masks_may_be_bools_bytes_numbers_or_shares(masks) -> None:
+    short = replace(masks.training, steps=3)
+    kinds = [
+        fit(masks._replace(targets=masks.targets.astype(kind)), training=short) for kind in (np.uint8, bool, np.int64, np.float64)
+    ]
+    for other in kinds[1:]:
+        assert all(torch.allclose(kinds[0].state[name], other.state[name], atol=1e-6) for name in other.state)
+    soft = fit(masks._replace(targets=masks.targets * 0.5), training=short)
+    assert not all(torch.allclose(kinds[0].state[name], soft.state[name], atol=1e-6) for name in soft.state)
+
+
+def test_masks_that_cannot_be_learned_are_refused(task, masks) -> None:
+    flat = Augmentation(shift=1) if masks.inputs.ndim == 4 else None
+    cases = [
+        (DataError, "`targets` must be masks of shape", masks._replace(targets=masks.targets[:, 1:]), {}),
+        (DataError, "`targets` must be masks of shape", masks._replace(targets=masks.targets[:, 0, 0]), {}),
+        (DataError, "`targets` must be masks of zeros and ones", masks._replace(targets=masks.targets * 2), {}),
+        (DataError, "`targets` must be masks of zeros and ones", masks._replace(targets=masks.targets - 0.5), {}),
+        (RecipeError, "`augmentation` must be", masks, {"training": Training(steps=1, augmentation=flat or Augmentation())}),
+    ]
+    for kind, message, changed, keywords in cases:
+        with pytest.raises(kind, match=message):
+            fit(changed, **keywords)
+    with pytest.raises(RecipeError, match="`predict` must be asked of networks with classes"):
+        fit(masks, training=replace(masks.training, steps=1)).predict(masks.inputs)
+    with pytest.raises(RecipeError, match="`probabilities` must be asked of networks with one output"):
+        fit(task, training=replace(task.training, steps=1)).probabilities(task.inputs)
+
+
+def test_a_warp_serves_classifiers_too(task) -> None:
+    trained = fit(task, training=replace(task.training, steps=3, augmentation=Warp(rotation=10, shift=1)))
+    assert trained.predict(task.inputs[:4]).shape == (5, 4)
+
+
+@pytest.mark.parametrize("shape", [(5, 1, 64, 64), (5, 1, 32, 48, 32), (5, 3, 8, 8, 3)])
+def test_inputs_with_their_channels_first_pass_untouched(shape: tuple[int, ...]) -> None:
+    given = np.zeros(shape, dtype=np.float32)
+    assert as_inputs(given).shape == shape

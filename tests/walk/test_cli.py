@@ -209,7 +209,7 @@ def test_figures_from_private_data_are_not_printed_unless_published(tutelage: Ca
     hidden = tiny_run(tmp_path / "run")
     assert hidden.folder.read_controls()
     monkeypatch.setattr(cli, "_carried_out", lambda *_, **__: hidden)
-    for said in (tutelage("run", RECIPES / "digits.toml", "--out", "x").out, tutelage("demo", "--json").out):
+    for said in (tutelage("run", RECIPES / "digits.toml", "--out", "x").out, tutelage("demo --only digits --json").out):
         assert "control: same questions, true labels" in said
         for secret in ("non-private", "plurality", "one teacher"):
             assert secret not in said
@@ -220,7 +220,7 @@ def test_demo_takes_the_walk_three_times(tutelage: Call, tmp_path: Path, outcome
         shutil.copytree(outcomes(name).folder.root, tmp_path / f"demo{name.removeprefix('digits')}")
     written: list[str] = []
     monkeypatch.setattr(sys.modules["tutelage.report.page"], "report", lambda folder, *, name: written.append(name))
-    said = tutelage("demo", "--out", tmp_path / "demo")
+    said = tutelage("demo --only digits", "--out", tmp_path / "demo")
     assert written == list(EMBEDDED)
     assert said.code == 0
     assert all(name in said.out for name in EMBEDDED)
@@ -233,9 +233,40 @@ def test_demo_takes_the_walk_three_times(tutelage: Call, tmp_path: Path, outcome
 
 def test_demo_speaks_json(tutelage: Call, outcomes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "_carried_out", lambda recipe, *_, **__: outcomes(recipe.name))
-    found = tutelage("demo", "--json").document
+    found = tutelage("demo --only digits --json").document
     assert set(found) == set(EMBEDDED)
     assert all(one["scores"]["private student"] > 0.6 and one["guarantee"]["epsilon"] <= 8.0001 for one in found.values())
+
+
+def test_demo_is_private_segmentation(tutelage: Call, outcomes: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    asked: list[tuple[str, Path]] = []
+
+    def carried_out(recipe: Any, folder: Path, **_: Any) -> Any:
+        asked.append((recipe.name, folder))
+        return outcomes("digits")
+
+    monkeypatch.setattr(cli, "_carried_out", carried_out)
+    said = tutelage("demo", "--out", tmp_path / "demo")
+    assert asked == [("scenes-demo", tmp_path / "demo")]
+    assert "private scenes" in said.err
+    assert "would add up" not in said.out  # one run, one budget
+    assert tutelage("demo --json").code == 0
+    assert asked[-1] == ("scenes-demo", Path("runs/demo"))
+    refused(tutelage("demo --only faces"), "`only` must be 'scenes' or 'digits'. Got 'faces' instead.")
+
+
+def test_recipes_for_masks_are_priced(tutelage: Call, tmp_path: Path) -> None:
+    said = tutelage("plan", RECIPES / "segmentation" / "hippocampus.toml")
+    assert "bound: Orthant(dimension=49152, norm=58.0)" in said.out
+    assert "planned: ε = 3 at δ = 1e-05 (exact Gaussian)" in said.out
+    text = (RECIPES / "segmentation" / "hippocampus.toml").read_text(encoding="utf-8").replace("norm = 58.0\n", "")
+    (tmp_path / "open.toml").write_text(text, encoding="utf-8")
+    found = tutelage("plan", tmp_path / "open.toml", "--json").document
+    assert (found["norm_known"], found["bound"]) == (False, "Orthant(dimension=49152, norm=1.0)")
+    assert found["epsilon"] == pytest.approx(3.0)
+    (tmp_path / "fixed.toml").write_text(text.replace("queries = 40", "queries = 40\nsigma = 700.0"), encoding="utf-8")
+    refused(tutelage("plan", tmp_path / "fixed.toml"), "`codec.norm` must be given where `aggregation.sigma` is")
 
 
 BAD = [
@@ -491,7 +522,17 @@ def options(command: click.Command) -> list[str]:
 
 
 def test_all_commands_are_known_here() -> None:
-    assert set(commands()) == {"plan", "run", "demo", "report", "verify", "reproduce accounting", "reproduce pate", "version"}
+    assert set(commands()) == {
+        "plan",
+        "run",
+        "demo",
+        "report",
+        "verify",
+        "reproduce accounting",
+        "reproduce pate",
+        "reproduce segmentation",
+        "version",
+    }
 
 
 @pytest.mark.parametrize("words", sorted(commands()))

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -170,7 +171,7 @@ def test_a_walk_whose_student_dies_between_rounds_goes_on_where_it_was(tmp_path:
 
 def test_a_sure_student_that_is_right_is_confirmed_for_the_price_of_a_test(tmp_path: Path) -> None:
     student = Opinion(lambda inputs: share_of(truth(inputs), 0.95))
-    outcome = tiny_run(tmp_path / "run", aggregation=CLEAR, budget=RICH, student=lambda: student)
+    outcome = tiny_run(tmp_path / "run", aggregation=CLEAR, budget=RICH, student=lambda: copy(student))
     counts = outcome.guarantee["labels"]
     assert counts["reinforced"] >= 18  # of the 20 questions after the first round
     assert counts["released"] + counts["reinforced"] <= QUESTIONS
@@ -181,7 +182,7 @@ def test_a_sure_student_that_is_right_is_confirmed_for_the_price_of_a_test(tmp_p
 
 def test_an_unsure_student_gets_no_label_of_its_own(tmp_path: Path) -> None:
     student = Opinion(lambda inputs: share_of(truth(inputs), 0.85))  # right, but below `sure`
-    outcome = tiny_run(tmp_path / "run", aggregation=CLEAR, budget=RICH, student=lambda: student)
+    outcome = tiny_run(tmp_path / "run", aggregation=CLEAR, budget=RICH, student=lambda: copy(student))
     assert outcome.guarantee["labels"]["reinforced"] == 0
     assert not outcome.reinforced.any()
     assert outcome.guarantee["labels"]["released"] <= 12  # the first round, and hardly anything after it
@@ -189,7 +190,7 @@ def test_an_unsure_student_gets_no_label_of_its_own(tmp_path: Path) -> None:
 
 def test_a_student_that_is_sure_and_wrong_is_corrected(tmp_path: Path) -> None:
     student = Opinion(lambda inputs: share_of((truth(inputs) + 1) % CLASSES, 1.0))
-    outcome = tiny_run(tmp_path / "run", aggregation=CLEAR, budget=RICH, student=lambda: student)
+    outcome = tiny_run(tmp_path / "run", aggregation=CLEAR, budget=RICH, student=lambda: copy(student))
     assert outcome.guarantee["labels"]["released"] >= 25
     pool, _ = clouds(60, 1)
     given = outcome.labels >= 0
@@ -198,7 +199,7 @@ def test_a_student_that_is_sure_and_wrong_is_corrected(tmp_path: Path) -> None:
 
 def test_the_first_round_expects_every_class_alike_and_needs_no_student(tmp_path: Path) -> None:
     student = Opinion(lambda inputs: share_of(truth(inputs), 0.95))
-    outcome = tiny_run(tmp_path / "run", aggregation=CLEAR, budget=RICH, student=lambda: student, test=None)
+    outcome = tiny_run(tmp_path / "run", aggregation=CLEAR, budget=RICH, student=lambda: copy(student), test=None)
     assert len(student.fits) == 3  # after the first round, after the second, and in the end
     assert student.fits == sorted(student.fits)
     assert np.allclose(np.load(outcome.folder.rounds / "1.npz")["shares"], 1 / CLASSES)
@@ -211,7 +212,7 @@ def test_the_first_round_expects_every_class_alike_and_needs_no_student(tmp_path
 def killed_after_two_rounds(out: Path) -> None:
     student = Opinion(moody, lives=1)
     with pytest.raises(Killed):
-        tiny_run(out, aggregation=SHY, student=lambda: student)
+        tiny_run(out, aggregation=SHY, student=lambda: copy(student))
     assert tally(out)["Threshold"] == 20
     assert {path.name for path in (out / "release" / "rounds").iterdir()} == {"1.npz", "2.npz"}
 
@@ -269,10 +270,10 @@ def test_a_spoiled_round_is_refused(tmp_path: Path) -> None:
 def test_a_budget_that_is_gone_ends_the_rounds(tmp_path: Path) -> None:
     eager = Aggregation("interactive-gnmax", threshold=0.01, answers=5)  # nearly everything passes: the budget ends early
     student = Opinion(lambda inputs: np.full((len(inputs), CLASSES), 1 / CLASSES))
-    outcome = tiny_run(tmp_path / "run", aggregation=eager, student=lambda: student, queries=60, test=None)
+    outcome = tiny_run(tmp_path / "run", aggregation=eager, student=lambda: copy(student), queries=60, test=None)
     assert len(list(outcome.folder.rounds.iterdir())) == 1
     assert len(student.fits) == 2  # once more, to see whether the next round was paid for in an earlier life; then no more
-    again = tiny_run(tmp_path / "run", aggregation=eager, student=lambda: student, queries=60, test=None, resume=True)
+    again = tiny_run(tmp_path / "run", aggregation=eager, student=lambda: copy(student), queries=60, test=None, resume=True)
     assert again.guarantee == outcome.guarantee
 
 

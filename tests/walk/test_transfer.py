@@ -12,6 +12,7 @@ from tests.walk.tiny import QUESTIONS, Killed, kill_after, tiny_run
 
 import tutelage as tt
 from tutelage.planning import Aggregation, Sanitise
+from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.ledger import Ledger
 from tutelage.runs import CONTROLS, RunFolder
@@ -136,7 +137,7 @@ def test_a_larger_unit_pays_more(tmp_path: Path) -> None:
 
 
 def test_a_budget_for_fewer_questions_answers_fewer_and_resumes_to_the_same(tmp_path: Path) -> None:
-    few = Aggregation("gnmax", sigma=Aggregation("gnmax").built(tt.Budget(8.0, 1e-5), 13, 10, 3)[0].sigma)  # type: ignore[attr-defined]
+    few = Aggregation("gnmax", sigma=Aggregation("gnmax").built(tt.Budget(8.0, 1e-5), 13, 10, OneHot(3))[0].sigma)  # type: ignore[attr-defined]
     first = tiny_run(tmp_path / "run", aggregation=few, queries=60)  # blocks of three: the budget ends inside one
     assert (first.labels >= 0).sum() == 13
     before = rows(tmp_path / "run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, final
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tutelage.codecs.checks import not_negative, positive, settle, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
+from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.codecs.spectrum import Spectrum, principal
 from tutelage.data.dataset import Public
@@ -118,6 +119,10 @@ class Blocks:
         deviations = codes.reshape(-1, *self.variances.shape) * gains
         blocks = deviations @ self.spectrum.vectors[: self.variances.shape[1]]
         return self.mean + _join(blocks, self.shape, self.block)
+
+    def measured(self, codes: Array) -> Measurement:
+        """Say which linear measurements of a mask released codes (questions, dimension) are."""
+        return measurement(replace(self, noise=0.0), codes)
 
     def encode(self, predictions: Array) -> Array:
         """Turn masks (teachers, queries, *shape) into ballots (teachers, queries, blocks · components)."""

@@ -13,6 +13,7 @@ from scipy import fft
 
 from tutelage.codecs.checks import positive, settle, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, provenance, public_masks, public_norm
+from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball
@@ -76,6 +77,10 @@ class DCT:
         axes = tuple(range(1, 1 + len(self.shape)))
         values = fft.idctn(coefficients.reshape(-1, *self.shape), axes=axes, norm="ortho", overwrite_x=True)
         return np.asarray(values.reshape(len(codes), -1))
+
+    def measured(self, codes: Array) -> Measurement:
+        """Say which linear measurements of a mask released codes (questions, dimension) are."""
+        return measurement(self, codes)
 
     def encode(self, predictions: Array) -> Array:
         """Turn masks (teachers, queries, *shape) into ballots (teachers, queries, kept)."""

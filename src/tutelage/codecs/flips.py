@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tutelage.codecs.checks import positive, settle
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
+from tutelage.codecs.linear import Measurement
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Orthant
@@ -32,6 +33,9 @@ class Filter(Protocol):
 
     def backward(self, codes: Array) -> Array:
         """Turn codes into masks (rows, pixels)."""
+
+    def measured(self, codes: Array) -> Measurement:
+        """Say which linear measurements of a mask codes are."""
 
 
 @final
@@ -101,6 +105,10 @@ class Flips:
     def flipped(self, rows: Array) -> Array:
         """Reflect the pixels of the reference, y ↔ 1 − y: from masks to flips and back. An isometry, and its own inverse."""
         return np.where(self.reference, 1.0 - rows, rows)
+
+    def measured(self, codes: Array) -> Measurement:
+        """Say which linear measurements of a mask released codes (questions, dimension) are."""
+        return self.filter.measured(self.filter.forward(self.flipped(codes)))
 
     def encode(self, predictions: Array) -> Array:
         """Turn masks (teachers, queries, *shape) into ballots (teachers, queries, pixels)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tutelage.codecs.checks import not_negative, positive, settle, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
+from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.codecs.spectrum import Spectrum, held_out, principal
 from tutelage.data.dataset import Public
@@ -101,6 +102,10 @@ class PCA:
         gains = variances / np.maximum(variances + self.noise**2, 1e-300) if self.noise else 1.0
         shrunk = codes * gains
         return np.asarray(self.spectrum.mean + shrunk @ self.spectrum.vectors[: self.components])
+
+    def measured(self, codes: Array) -> Measurement:
+        """Say which linear measurements of a mask released codes (questions, dimension) are."""
+        return measurement(replace(self, noise=0.0), codes)
 
     def encode(self, predictions: Array) -> Array:
         """Turn masks (teachers, queries, *shape) into ballots (teachers, queries, components)."""

@@ -26,8 +26,8 @@ Method = Literal["superpixels", "levels"]
 class Regions:
     """Release masks under the orthant bound, and find the regions when decoding: they may be asked about any image.
 
-    For regions of equal size it is as good as voting per region (docs/theory/codecs.md), which would need a codec that sees
-    the images before the charge.
+    For regions of equal size it is as good as a noisy share per region (docs/theory/codecs.md). Where one region is the whole
+    answer, a vote for it is far cheaper: regionvotes.RegionVotes, which sees the images before the charge.
     """
 
     shape: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""Cut a public image into regions: superpixels, or connected pieces of equal brightness."""
+"""Cut a public image into regions: superpixels, connected pieces of equal brightness, or all that has one grey level."""
 
 from __future__ import annotations
 
@@ -71,4 +71,56 @@ def level_sets(image: Array, regions: int, *, levels: int = 16) -> Array:
     sizes = np.bincount(pieces.reshape(-1), minlength=found + 1)[1:]
     rank = np.empty(found, dtype=np.int64)
     rank[np.argsort(-sizes, kind="stable")] = np.arange(found)
-    return np.minimum(rank[pieces - 1], regions - 1).astype(np.int32)
+    return np.asarray(np.minimum(rank[pieces - 1], regions - 1), dtype=np.int32)
+
+
+def greys(image: Array, regions: int) -> Array:
+    """Make all pixels of one grey level one region, wherever they lie: labels below `regions`, largest first, (*shape).
+
+    `image` is (channels, *shape); the first channel counts. Where it has more than `regions` levels they are taken to be
+    noise about few: the modes of its histogram are the levels, and a pixel joins the one that it and its neighbours favour.
+    Rare levels join the nearest of the others.
+    """
+    whole(regions=regions)
+    given = np.asarray(image, dtype=np.float64)[0]
+    levels, nearest = np.unique(given, return_inverse=True)
+    labels = nearest.reshape(given.shape) if len(levels) <= regions else _favoured(given, _modes(given, regions))
+    sizes = np.bincount(labels.reshape(-1))
+    rank = np.empty(len(sizes), dtype=np.int32)
+    rank[np.argsort(-sizes, kind="stable")] = np.arange(len(sizes))
+    return np.asarray(rank[labels])
+
+
+def _modes(given: Array, regions: int) -> Array:
+    """Find at most `regions` grey levels, in rising order: the highest tops of a histogram whose noise was smoothed away."""
+    calm = ndimage.median_filter(given, size=3, mode="nearest")  # keeps edges and takes most of the noise
+    low, high = calm.min(), calm.max()
+    if not high > low:
+        return np.array([low])
+    bins = 512
+    spread = max(1.5, 0.5 * _noise(given) / (high - low) * bins)  # of what noise the filter leaves, in bins
+    counts, edges = np.histogram(calm, bins=bins, range=(low, high))
+    heights = ndimage.gaussian_filter1d(np.pad(counts.astype(np.float64), bins // 4), spread, mode="constant")
+    tops = np.flatnonzero((heights[1:-1] >= heights[:-2]) & (heights[1:-1] > heights[2:])) + 1
+    tops = tops[np.argsort(-heights[tops], kind="stable")][:regions]
+    tops = tops[heights[tops] > 0.02 * heights.max()]
+    return np.sort(low + (tops - bins // 4 + 0.5) * (edges[1] - edges[0]))
+
+
+def _noise(given: Array) -> float:
+    """Estimate the deviation of a pixel's noise by how far neighbours lie apart: most have the same level."""
+    apart = np.concatenate([np.abs(np.diff(given, axis=axis)).reshape(-1) for axis in range(given.ndim)])
+    return float(np.median(apart) / (0.6745 * math.sqrt(2))) if apart.size else 0.0
+
+
+def _favoured(given: Array, levels: Array, *, steps: int = 6) -> Array:
+    """Let every pixel choose a level by its value and by what its neighbours chose (Besag 1986, iterated conditional modes)."""
+    off = (given - levels.reshape(-1, *(1,) * given.ndim)) ** 2 / (2 * max(_noise(given), 1e-9) ** 2)  # (levels, *shape)
+    beside = ndimage.generate_binary_structure(given.ndim, given.ndim).astype(np.float64)[None]
+    labels = off.argmin(axis=0)
+    for _ in range(steps):
+        chosen = (labels == np.arange(len(levels)).reshape(-1, *(1,) * given.ndim)).astype(np.float64)
+        before, labels = labels, (off - ndimage.convolve(chosen, beside, mode="constant")).argmin(axis=0)
+        if np.array_equal(before, labels):
+            break
+    return np.asarray(labels)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from tutelage.codecs.checks import positive, settle, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, hashed, passes, provenance, public_masks, public_norm
+from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball
@@ -128,6 +129,10 @@ class Wavelet:
             for place in bands.values():
                 level[place] = number
         return np.argsort(level.reshape(-1), kind="stable")
+
+    def measured(self, codes: Array) -> Measurement:
+        """Say which linear measurements of a mask released codes (questions, dimension) are."""
+        return measurement(self, codes)
 
     def encode(self, predictions: Array) -> Array:
         """Turn masks (teachers, queries, *shape) into ballots (teachers, queries, kept)."""

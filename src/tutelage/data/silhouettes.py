@@ -91,8 +91,13 @@ def _dog(plane: Array, rng: Any) -> Array:
 
 
 def read(directory: Path | str, size: int) -> Mapping[str, Array]:
-    """Read silhouettes from DIR/<kind>/*: dark on white, (silhouettes, size, size) of bools per kind."""
+    """Read silhouettes from DIR/<kind>/*: dark on white, (silhouettes, size, size) of bools per kind.
+
+    A file .npz holds such arrays by kind, ready for one size: for a machine that cannot read pictures.
+    """
     root = Path(directory)
+    if root.suffix == ".npz":
+        return _kept(root, size)
     root = root / "raw_images" if (root / "raw_images").is_dir() else root
     found = {}
     for kind in KINDS:
@@ -101,6 +106,18 @@ def read(directory: Path | str, size: int) -> Mapping[str, Array]:
         if not files:
             raise DataError(f"`templates` must hold images in {kind}/. Got none in {str(root)!r} instead.")
         found[kind] = np.stack([_silhouette(path, size) for path in files])
+    return MappingProxyType(found)
+
+
+def _kept(path: Path, size: int) -> Mapping[str, Array]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {kind: np.asarray(file[kind]) for kind in KINDS}
+    except (OSError, ValueError, KeyError) as error:
+        raise DataError(f"`templates` must be an .npz of {', '.join(KINDS)}. Got {type(error).__name__} instead.") from None
+    for kind, shapes in found.items():
+        if shapes.dtype != bool or shapes.ndim != 3 or shapes.shape[1:] != (size, size) or not len(shapes):
+            raise DataError(f"`templates` must hold bools of shape (silhouettes, {size}, {size}). Got others for {kind} instead.")
     return MappingProxyType(found)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 from collections.abc import Callable
@@ -10,38 +9,15 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, final
 
 import numpy as np
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.nets.layers import Halve, Standardise
+from tutelage.nets.presets import Preset
+from tutelage.nets.unet import UNet
 from tutelage.privacy.errors import RecipeError
 
 Factory = Callable[[], nn.Module]
-
-
-@final
-class Standardise(nn.Module):
-    """Shift and scale by constants that were chosen without looking at any data."""
-
-    def __init__(self, centre: float, spread: float) -> None:
-        super().__init__()
-        self.centre, self.spread = centre, spread
-
-    def forward(self, images: Tensor) -> Tensor:
-        return (images - self.centre) / self.spread
-
-
-@final
-class Halve(nn.Module):
-    """Keep the largest of every 2×2 pixels."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.training:
-            return F.max_pool2d(x, 2)
-        # Without a gradient to carry, comparing four slices takes a CPU a tenth of the pooling kernel's time.
-        rows, columns = x.shape[-2] // 2 * 2, x.shape[-1] // 2 * 2
-        upper = torch.maximum(x[..., :rows:2, :columns:2], x[..., :rows:2, 1:columns:2])
-        return torch.maximum(upper, torch.maximum(x[..., 1:rows:2, :columns:2], x[..., 1:rows:2, 1:columns:2]))
 
 
 @final
@@ -179,22 +155,25 @@ class Started:
         return digest.hexdigest()
 
 
+KINDS = (ConvNet, ResidualNet, Perceptron, UNet, Preset)  # what can be written down and rebuilt
+
+
 def describe(factory: Factory) -> str:
-    """Write one of this file's factories as JSON; any other factory as its qualified name, which `restore` refuses."""
+    """Write one of this package's factories as JSON; any other factory as its qualified name, which `restore` refuses."""
     if isinstance(factory, Started):
         return json.dumps({**json.loads(describe(factory.factory)), "start": factory.sha256}, sort_keys=True)
-    if isinstance(factory, (ConvNet, ResidualNet, Perceptron)):
+    if isinstance(factory, KINDS):
         return json.dumps({"network": type(factory).__name__, **asdict(factory)}, sort_keys=True)
     name = getattr(factory, "__qualname__", type(factory).__qualname__)
     return json.dumps({"network": f"{factory.__module__}.{name}"})
 
 
 def restore(description: str) -> Factory:
-    """Rebuild a factory of this file from its JSON."""
+    """Rebuild a factory of this package from its JSON."""
     given: dict[str, Any] = json.loads(description)
     name = given.pop("network", None)
     given.pop("start", None)  # where its weights began matters no more
-    for kind in (ConvNet, ResidualNet, Perceptron):
+    for kind in KINDS:
         if kind.__name__ == name and set(given) <= {field.name for field in fields(kind)}:
             return kind(**given)
     raise RecipeError(f"`factory` must be given to load a network that this package does not define. Got {name!r} instead.")
@@ -212,50 +191,3 @@ def refuse_batch_mixing(module: nn.Module) -> None:
                 "use GroupNorm (nn.GroupNorm(8, channels)) in their place. "
                 f"Got {type(layer).__name__} at {name or 'the root'!r} instead."
             )
-
-
-@final
-class ProductConv2d(nn.Module):
-    """Compute a convolution as one matrix product over patches.
-
-    Stacked over K networks a convolution becomes one with K groups, which GPU libraries run group by group; the same
-    sum written as a product becomes one batched matrix product. Parameters keep the names and shapes of nn.Conv2d.
-    """
-
-    def __init__(self, conv: nn.Conv2d) -> None:
-        super().__init__()
-        self.weight, self.bias = conv.weight, conv.bias
-        self.kernel, self.stride, self.dilation = conv.kernel_size, conv.stride, conv.dilation
-        self.margins = (0, 0, conv.padding[1], conv.padding[1], conv.padding[0], conv.padding[0])
-
-    def forward(self, x: Tensor) -> Tensor:
-        if torch.is_autocast_enabled(x.device.type):
-            x = x.to(torch.get_autocast_dtype(x.device.type))  # before the patches are copied, not after
-        x = F.pad(x.permute(0, 2, 3, 1), self.margins)  # (batch, height, width, channels)
-        (kh, kw), (sh, sw), (dh, dw) = self.kernel, self.stride, self.dilation
-        rows = (x.shape[1] - dh * (kh - 1) - 1) // sh + 1
-        columns = (x.shape[2] - dw * (kw - 1) - 1) // sw + 1
-        patches = torch.cat(
-            [
-                x[:, i * dh : i * dh + (rows - 1) * sh + 1 : sh, j * dw : j * dw + (columns - 1) * sw + 1 : sw]
-                for i in range(kh)
-                for j in range(kw)
-            ],
-            dim=-1,
-        )  # (batch, rows, columns, kh·kw·channels)
-        weight = self.weight.permute(2, 3, 1, 0).flatten(0, 2)  # (kh·kw·channels, out)
-        out = patches.flatten(0, 2) @ weight
-        if self.bias is not None:
-            out = out + self.bias
-        return out.unflatten(0, (x.shape[0], rows, columns)).permute(0, 3, 1, 2)
-
-
-def as_products(module: nn.Module) -> nn.Module:
-    """Copy a network with its plain convolutions written as matrix products; same parameters, same function."""
-    module = copy.deepcopy(module)
-    for parent in list(module.modules()):
-        for name, child in list(parent.named_children()):
-            plain = type(child) is nn.Conv2d and child.groups == 1 and child.padding_mode == "zeros"
-            if plain and not isinstance(child.padding, str):
-                setattr(parent, name, ProductConv2d(child))
-    return module

@@ -7,17 +7,17 @@ import math
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, final
+from typing import Any, Protocol, TypeVar, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy import accounting, consensus
 from tutelage.privacy.bounds import Bound, OneHot
-from tutelage.privacy.errors import DataError, Error, PrivacyError, RecipeError, Unsealed
+from tutelage.privacy.errors import BudgetExceeded, DataError, Error, PrivacyError, RecipeError, Unsealed
 from tutelage.privacy.events import SmoothRelease
 from tutelage.privacy.ledger import Ledger
-from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, SmoothNumber, ThresholdTest
+from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Adjacency
 
@@ -25,6 +25,7 @@ Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 UNANSWERED = -1
+_VALUES = 1 << 27  # coordinates of all teachers' ballots in memory at once, 1 GiB: masks and volumes are asked about in parts
 
 
 class Teachers(Protocol):
@@ -50,26 +51,39 @@ class Codec(Protocol):
         """Turn released codes into predictions; post-processing."""
 
 
+@runtime_checkable
+class Sighted(Protocol):
+    """A codec whose ballots also depend on the public inputs that are asked about, such as votes for regions of an image."""
+
+    bound: Bound
+
+    def seeing(self, inputs: Array) -> Codec:
+        """Give the codec for these inputs. It is called before the charge: what it refuses has cost nothing."""
+
+
 @final
 class Curator:
     """Answer questions about public inputs with the teachers' noisy, bounded, counted consensus.
 
     Formal guarantee: everything ever returned is (ε, δ)-DP for the ledger's budget and unit, because every step is charged
     before it reads and the ledger refuses what does not fit. `screen` is a first step that decides which questions are
-    answered at all (Confident- and Interactive-GNMax); each step is charged before that step reads.
+    answered at all (Confident- and Interactive-GNMax); each step is charged before that step reads. `selection` is a first step
+    that decides which coordinates of an answer are let out (the sparse vector technique), the others are 0.
     """
 
     def __init__(
         self,
         teachers: Teachers,
-        codec: Codec,
+        codec: Codec | Sighted,
         mechanism: Mechanism,
         ledger: Ledger,
         *,
         screen: ThresholdTest | None = None,
+        selection: AboveThreshold | None = None,
         private: Path | None = None,
     ) -> None:
         self.teachers, self.codec, self.mechanism, self.ledger, self.screen = teachers, codec, mechanism, ledger, screen
+        self.selection = selection
         self._private = private
         self._check_steps()
         if private is not None:
@@ -81,8 +95,13 @@ class Curator:
         """Refuse steps that do not promise what the book promises, or that do not fit together."""
         if self.screen is not None and not isinstance(self.mechanism, (GNMax, LNMax)):
             raise RecipeError(f"`screen` must come with GNMax or LNMax. Got {type(self.mechanism).__name__} instead.")
+        if self.selection is not None and not (
+            isinstance(self.mechanism, NoisyMean)
+            and (self.selection.bound, self.selection.teachers) == (self.mechanism.bound, self.mechanism.teachers)
+        ):
+            raise RecipeError("`selection` must come with a NoisyMean of the same bound and teachers. Got another instead.")
         unit = self.ledger.budget.unit
-        for step in (self.mechanism, self.screen):
+        for step in (self.mechanism, self.screen, self.selection):
             reach = getattr(step, "unit", unit).teachers
             if reach != unit.teachers:
                 raise RecipeError(f"`unit` must reach the {unit.teachers} teachers of the book's unit. Got {reach} instead.")
@@ -93,6 +112,11 @@ class Curator:
 
     def answer(self, inputs: npt.ArrayLike, *, baseline: npt.ArrayLike | None = None) -> Array:
         """Give one answer per input; -1 where the screen kept silent. What was answered before is given again, free."""
+        asked = _valid_inputs(inputs)
+        return self.decode(self.codes(asked, baseline=baseline), asked)
+
+    def codes(self, inputs: npt.ArrayLike, *, baseline: npt.ArrayLike | None = None) -> Array:
+        """Give what was let out, before it is decoded: one code per input, for a student that learns from codes."""
         asked = _valid_inputs(inputs)
         expected = self._expected(baseline, len(asked))
         if not len(asked):
@@ -105,7 +129,7 @@ class Curator:
             released = self._release(asked[fresh], None if expected is None else expected[fresh])
             self.ledger.keep([questions[index] for index in fresh], released)
             known = self.ledger.recall(questions)
-        return self._decode(np.stack([known[question] for question in questions]), asked)
+        return np.stack([known[question] for question in questions])
 
     def known(self, inputs: npt.ArrayLike, *, baseline: npt.ArrayLike | None = None) -> bool:
         """Tell whether all of these were answered before, with the same baseline, so that asking again is free."""
@@ -115,8 +139,8 @@ class Curator:
 
     def affordable(self) -> int:
         """Tell how many more new questions the budget holds even if the screen lets every one pass."""
-        steps = [self.mechanism.event()] if self.screen is None else [self.screen.event(), self.mechanism.event()]
-        return self.ledger.affordable(*steps)
+        first = [step.event() for step in (self.screen, self.selection) if step is not None]
+        return self.ledger.affordable(*first, self.mechanism.event())
 
     def _expected(self, baseline: npt.ArrayLike | None, queries: int) -> Array | None:
         """Check the student's expectation against the screen that would subtract it."""
@@ -128,13 +152,18 @@ class Curator:
         """Charge, then act; once per step."""
         screen = self.screen
         first: Mechanism = self.mechanism if screen is None else screen
+        parts = self._parts(len(inputs))
+        codecs = [self._seeing(inputs[part]) for part in parts]
+        if self.selection is not None:
+            if self.affordable() < len(inputs):  # or the positions would be paid for, and no value would follow
+                raise BudgetExceeded(
+                    f"`count` must fit the budget with both steps. Got {len(inputs)} questions; nothing was read."
+                )
+            self.ledger.charge(self.selection.event(), count=len(inputs))
         self.ledger.charge(first.event(), count=len(inputs))
-        ballots = _quietly("vote", lambda: self.teachers.vote(inputs)).map(self.codec.encode)
-        if ballots.shape[1:2] != (len(inputs),):
-            raise DataError(f"`vote` must give (teachers, {len(inputs)}, ...) for as many inputs. Got {ballots.shape} instead.")
         if screen is None:
-            self._remember(ballots, np.ones(len(inputs), dtype=bool))
-            return _quietly("contribute", lambda: self.mechanism.contribute(ballots), ours=Error)
+            return np.concatenate([self._heard(inputs[part], codec) for part, codec in zip(parts, codecs, strict=True)])
+        ballots = self._ballots(inputs, codecs[0])
         passed = _quietly("screen", lambda: screen.contribute(ballots, baseline=baseline), ours=Error)
         self.ledger.charge(self.mechanism.event(), count=int(passed.sum()))
         self._remember(ballots, passed)
@@ -144,17 +173,54 @@ class Curator:
             released[passed] = _quietly("contribute", lambda: self.mechanism.contribute(chosen), ours=Error)
         return released
 
-    def _decode(self, codes: Array, inputs: Array) -> Array:
-        if self.screen is None:
-            return self.codec.decode(codes, inputs)
-        answers = codes.copy()
+    def _heard(self, inputs: Array, codec: Codec) -> Array:
+        ballots = self._ballots(inputs, codec)
+        self._remember(ballots, np.ones(len(inputs), dtype=bool))
+        return self._selected(ballots) if self.selection is not None else self._means(ballots)
+
+    def _means(self, ballots: Sealed) -> Array:
+        return _quietly("contribute", lambda: self.mechanism.contribute(ballots), ours=Error)
+
+    def _selected(self, ballots: Sealed) -> Array:
+        """Let out the coordinates that the selection found large. It tells positions alone; values have noise of their own."""
+        selection = self.selection
+        assert selection is not None
+        chosen = _quietly("select", lambda: selection.contribute(ballots), ours=Error)  # (queries, dimension)
+        # Within what is chosen, which is public now, a ballot is clipped into the same bound: its diameter is the price.
+        return self._means(ballots.map(lambda opened: np.where(chosen, opened, 0.0))) * chosen
+
+    def _ballots(self, inputs: Array, codec: Codec) -> Sealed:
+        ballots = _quietly("vote", lambda: self.teachers.vote(inputs)).map(codec.encode)
+        if ballots.shape[1:2] != (len(inputs),):
+            raise DataError(f"`vote` must give (teachers, {len(inputs)}, ...) for as many inputs. Got {ballots.shape} instead.")
+        return ballots
+
+    def _parts(self, queries: int) -> list[slice]:
+        """Divide questions whose ballots are too long to be held at once. Each has its own noise: it is all one to the book."""
+        if isinstance(self.mechanism, (GNMax, LNMax)):  # few coordinates, and one file of counts per charge
+            return [slice(0, queries)]
+        step = max(1, _VALUES // (self.codec.bound.dimension * getattr(self.mechanism, "teachers", 1)))
+        return [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
+
+    def decode(self, codes: Array, inputs: npt.ArrayLike) -> Array:
+        """Turn codes into answers: post-processing. Where the screen kept silent, a label is -1 and a mask not a number."""
+        asked = _valid_inputs(inputs)
+        if self.screen is None or not len(codes):
+            return self._seeing(asked).decode(codes, asked) if len(codes) else codes
         answered = codes != UNANSWERED
-        answers[answered] = self.codec.decode(codes[answered], inputs[answered])
+        heard = self._seeing(asked[answered]).decode(codes[answered], asked[answered])
+        silent = UNANSWERED if heard.dtype.kind in "iu" and heard.ndim == 1 else np.nan
+        answers = np.full((len(codes), *heard.shape[1:]), silent, dtype=np.result_type(heard, type(silent)))
+        answers[answered] = heard
         return answers
+
+    def _seeing(self, inputs: Array) -> Codec:
+        return self.codec.seeing(inputs) if isinstance(self.codec, Sighted) else self.codec
 
     def _questions(self, inputs: Array, baseline: Array | None) -> list[str]:
         """Name each question by what is asked and how: the input's bytes, the codec, the mechanism."""
-        manner = f"{self.codec!r}|{self.mechanism!r}|{self.screen!r}|{inputs.dtype.str}|{inputs.shape[1:]}".encode()
+        steps = f"{self.mechanism!r}|{self.screen!r}" + ("" if self.selection is None else f"|{self.selection!r}")
+        manner = f"{self.codec!r}|{steps}|{inputs.dtype.str}|{inputs.shape[1:]}".encode()
         rows = np.ascontiguousarray(inputs)
         beside = [b""] * len(rows) if baseline is None else [row.tobytes() for row in np.ascontiguousarray(baseline)]
         return [hashlib.sha256(manner + row.tobytes() + extra).hexdigest() for row, extra in zip(rows, beside, strict=True)]

@@ -12,7 +12,7 @@ from pydantic import PlainValidator
 
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import RecipeError
-from tutelage.recipes import beginnings
+from tutelage.recipes import beginnings, segmenters
 from tutelage.recipes.names import DEVICES, ENGINES, LEARNED, NETWORKS
 from tutelage.recipes.sections import built, one_of, unknown
 from tutelage.students.questions import Prototypes, Uncertain
@@ -29,6 +29,8 @@ Begin = Callable[[Any], Any]  # from a network's factory to one whose networks b
 
 def check(recipe: Recipe) -> None:
     """Refuse settings that a learner does not have. Only torch's own learners can say, so that it must be there."""
+    if recipe.about_masks:
+        segmenters.check(recipe)
     if recipe.teachers.kind in NETWORKS:
         training(recipe)
     if recipe.student.learner in LEARNED:
@@ -42,7 +44,7 @@ def require(recipe: Recipe, *, device: str, engine: str) -> None:
     for name, value, known in (("device", device, DEVICES), ("engine", engine, ENGINES)):
         if value not in known:
             raise unknown(name, value, known)
-    if recipe.teachers.kind not in NETWORKS and recipe.student.learner not in LEARNED:
+    if recipe.teachers.kind not in NETWORKS and recipe.student.learner not in LEARNED and not recipe.about_masks:
         return
     if not has_torch():
         raise RecipeError(
@@ -98,7 +100,7 @@ def settings(recipe: Recipe) -> Any:
 
 def training(recipe: Recipe) -> Any:
     """Build how the teachers' networks are trained."""
-    from tutelage.teachers.training import Training
+    from tutelage.nets.training import Training
 
     section, table = recipe.teachers, augmentations()
     given = {key: getattr(section, key) for key in ("steps", "batch", "rate") if getattr(section, key) is not None}
@@ -133,6 +135,8 @@ def teachers(
     recipe: Recipe, private: Private, classes: int, begin: Begin = as_built, *, device: str, engine: Any, checkpoint: Path
 ) -> Any:
     """Build the teachers; networks keep what is finished in the checkpoint folder."""
+    if recipe.about_masks:
+        return segmenters.teachers(recipe, private.inputs, device=device, engine=engine, checkpoint=checkpoint)
     if recipe.teachers.kind not in NETWORKS:
         return EstimatorTeachers(recipe.teachers.kind, seed=recipe.seed)
     from tutelage.teachers.classifier import Classifier
@@ -158,6 +162,8 @@ def student(
 ) -> Callable[[], Any]:
     """Build what makes students, one for the answers and one for each control."""
     section, seed = recipe.student, recipe.seed
+    if recipe.about_masks:
+        return watched(segmenters.student(recipe, public, device=device), progress)
     if section.learner == "supervised":
         return lambda: SupervisedStudent(section.kind or "forest", seed=seed)
     if section.learner == "spreading":
@@ -165,7 +171,7 @@ def student(
     from tutelage.students.adversarial import AdversarialStudent
     from tutelage.students.consistency import ConsistencyStudent
 
-    say, numbers, how = progress or (lambda what, done, total: None), itertools.count(), settings(recipe)
+    how = settings(recipe)
 
     def adversarial() -> Any:
         return AdversarialStudent(settings=how, classes=classes, device=device, seed=seed)
@@ -175,8 +181,13 @@ def student(
         return ConsistencyStudent(factory, settings=how, classes=classes, device=device, seed=seed)
 
     make = {"adversarial": adversarial, "consistency": consistency}[section.learner]
-    # A student that asks in rounds is fitted after each of them, so that the first fit is not yet the one that counts.
-    titles = ("training the student", "training the controls") if recipe.how().turns == 1 else ("training students",)
+    return watched(make, progress, several=recipe.how().turns > 1)
+
+
+def watched(make: Callable[[], Any], progress: Progress | None, *, several: bool = False) -> Callable[[], Any]:
+    """Let students tell how far they are. One that asks in rounds is fitted after each: the first fit need not be the last."""
+    say, numbers = progress or (lambda what, done, total: None), itertools.count()
+    titles = ("training students",) if several else ("training the student", "training the controls")
     return lambda: Watched(make, titles[min(next(numbers), len(titles) - 1)], say)
 
 

@@ -4,39 +4,92 @@ from __future__ import annotations
 
 from typing import Any
 
-from tutelage.estimators import ESTIMATORS
+from tutelage.estimators import ESTIMATORS, REGRESSORS
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes.sections import unknown
 
 NETWORKS = ("convnet", "residual")
+SEGMENTERS = ("unet",)
 LEARNED = ("consistency", "adversarial")  # learners that are networks, each with a table of its own
-ENGINES = ("auto", "sequential", "stacked", "processes", "ray")
+DRAWERS = ("masks", "latent")  # learners of masks, likewise
+LINEAR = ("dct", "pca", "blocks", "wavelet", "flips")  # codecs whose codes are linear measurements of a mask
+ENGINES = ("auto", "sequential", "stacked", "recorded", "processes", "ray")
 DEVICES = ("auto", "cpu", "cuda")
 OF_NETWORKS = ("steps", "batch", "rate", "widths", "augmentation")  # keys of [teachers] that scikit-learn has no use for
 
 
 def check_teachers(section: Any) -> None:
     """Refuse an unknown kind, and keys that it would ignore."""
-    known = (*ESTIMATORS, *NETWORKS)
+    known = (*ESTIMATORS, *NETWORKS, *SEGMENTERS)
     if section.kind not in known:
         raise unknown("teachers.kind", section.kind, known)
     idle = [key for key in OF_NETWORKS if getattr(section, key) is not None]
-    if idle and section.kind not in NETWORKS:
+    if idle and section.kind not in (*NETWORKS, *SEGMENTERS):
         raise RecipeError(f"`teachers.{idle[0]}` must stay open for {section.kind!r}, which is no network. Got a value instead.")
 
 
 def check_student(section: Any) -> None:
     """Refuse a kind that its learner cannot be, and keys that it would ignore."""
-    for name in LEARNED:
+    for name in (*LEARNED, *DRAWERS):
         if getattr(section, name) is not None and section.learner != name:
             raise RecipeError(f"`student.{name}` must stay open for the learner {section.learner!r}. Got a table instead.")
     if section.learner == "adversarial" and section.kind is not None:
         raise RecipeError("`student.kind` must stay open for 'adversarial', which has its own network. Got a value instead.")
-    known = NETWORKS if section.learner in LEARNED else tuple(ESTIMATORS)
+    known = tuple(ESTIMATORS)
+    if section.learner in (*LEARNED, *DRAWERS):
+        known = NETWORKS if section.learner in LEARNED else SEGMENTERS
     if section.kind is not None and section.kind not in known:
         raise unknown("student.kind", section.kind, known)
-    if section.widths is not None and section.kind not in NETWORKS:
+    if section.widths is not None and section.kind not in NETWORKS and section.learner not in DRAWERS:
         raise RecipeError("`student.widths` must come with a `student.kind` that is a network. Got it alone instead.")
+
+
+def check_masks(recipe: Any) -> None:
+    """Hold masks to teachers, a codec and students of masks, and labels to their own."""
+    name, teachers, student = recipe.data.set, recipe.teachers.kind, recipe.student.learner
+    for place, value, drawing in (("teachers.kind", teachers, SEGMENTERS), ("student.learner", student, DRAWERS)):
+        if recipe.about_masks and value not in drawing:
+            listed = " or ".join(repr(word) for word in drawing)
+            raise RecipeError(f"`{place}` must be {listed} for {name!r}, whose targets are masks. Got {value!r} instead.")
+        if not recipe.about_masks and value in drawing:
+            raise RecipeError(f"`{place}` must be one for labels, which {name!r} has. Got {value!r} instead.")
+    if (recipe.codec is not None) != recipe.about_masks:
+        rule, got = ("be given", "nothing") if recipe.about_masks else ("stay open", "a table")
+        raise RecipeError(f"`codec` must {rule} for {name!r}. Got {got} instead.")
+    if recipe.about_masks:
+        _check_door(recipe, recipe.codec.get("kind"))
+
+
+def _check_door(recipe: Any, kind: Any) -> None:
+    """Refuse a method or a learner that has no use for what the codec lets out."""
+    method, wanted = recipe.aggregation.method, "gnmax" if kind == "region-votes" else "mean"
+    if method != wanted:
+        raise RecipeError(f"`aggregation.method` must be {wanted!r} for the codec {kind!r}. Got {method!r} instead.")
+    if recipe.aggregation.sanitise is not None:
+        raise RecipeError(
+            "`aggregation.sanitise` must stay open for masks, whose price does not depend on votes. Got it instead."
+        )
+    if recipe.aggregation.rounds not in (None, 1):
+        raise RecipeError(f"`aggregation.rounds` must stay open for masks. Got {recipe.aggregation.rounds!r} instead.")
+    if recipe.aggregation.questions == "uncertain":
+        raise RecipeError("`aggregation.questions` must be 'first' or 'prototypes' for masks. Got 'uncertain' instead.")
+    if recipe.student.learner == "latent" and kind not in LINEAR:
+        listed = ", ".join(repr(word) for word in LINEAR)
+        raise RecipeError(f"`codec.kind` must be one of {listed} for the learner 'latent'. Got {kind!r} instead.")
+
+
+def check_shares(recipe: Any) -> None:
+    """Refuse a method that gives shares to a learner that can only take labels."""
+    student = recipe.student
+    if not recipe.how().vectors or recipe.about_masks:
+        return
+    if student.learner not in ("supervised", "consistency"):
+        raise RecipeError(
+            "`student.learner` must be 'supervised' or 'consistency' for 'mean', which gives shares. "
+            f"Got {student.learner!r} instead."
+        )
+    if student.learner == "supervised" and student.kind is not None and student.kind not in REGRESSORS:
+        raise unknown("student.kind", student.kind, tuple(REGRESSORS))
 
 
 def check_features(recipe: Any) -> None:

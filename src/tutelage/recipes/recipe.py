@@ -15,16 +15,29 @@ from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
-from tutelage.recipes.names import check_features, check_student, check_teachers
-from tutelage.recipes.sections import Count, Positive, Section, Table, Widths, placed, validated
+from tutelage.recipes import codecs, sets
+from tutelage.recipes.names import check_features, check_masks, check_shares, check_student, check_teachers
+from tutelage.recipes.sections import Count, Positive, Section, Size, Table, Widths, placed, validated
+
+MASKS = {"data": sets.KEYS, "student": ("masks", "latent")}  # keys that came with masks: recipes without them keep their hash
 
 
 class DataSection(Section):
-    """Which data: a named set, the split that makes it private, public and test, and where its files lie."""
+    """Which data: a named set, the split that makes it private, public and test, and where its files lie.
+
+    What follows `directory` is for sets of masks, which are drawn or divided as the recipe says.
+    """
 
     set: str
     split: str | None = None
     directory: str | None = None
+    size: Size | None = None
+    private: Count | None = None
+    public: Count | None = None
+    test: Count | None = None
+    target: str | None = None
+    noise: Annotated[float, Field(ge=0, lt=256)] | None = None
+    silhouettes: Literal["drawn", "templates"] | None = None
 
 
 class PrivacySection(Section):
@@ -86,13 +99,15 @@ AggregationSection: Any = _aggregation()  # how votes become answers; what is le
 
 
 class StudentSection(Section):
-    """Who learns from the answers. The two tables hold the settings of the learner they are named after."""
+    """Who learns from the answers. The tables hold the settings of the learner they are named after."""
 
-    learner: Literal["supervised", "spreading", "consistency", "adversarial"] = "supervised"
+    learner: Literal["supervised", "spreading", "consistency", "adversarial", "masks", "latent"] = "supervised"
     kind: str | None = None
     widths: Widths | None = None
     consistency: Table | None = None
     adversarial: Table | None = None
+    masks: Table | None = None
+    latent: Table | None = None
 
 
 class Recipe(Section):
@@ -105,6 +120,7 @@ class Recipe(Section):
     privacy: PrivacySection
     features: FeaturesSection | None = None
     teachers: TeachersSection
+    codec: Table | None = None
     aggregation: AggregationSection
     student: StudentSection = StudentSection()
 
@@ -112,7 +128,17 @@ class Recipe(Section):
     def sha256(self) -> str:
         """Hash everything that shapes the result; where the files lie does not."""
         content = self.model_dump(mode="json", exclude={"data": {"directory"}})
+        for place, keys in (("", ("codec",)), *MASKS.items()):
+            table = content[place] if place else content
+            for key in keys:
+                if table[key] is None:
+                    del table[key]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def about_masks(self) -> bool:
+        """Tell whether targets are masks and not labels."""
+        return self.data.set in sets.SETS
 
     def budget(self) -> Budget:
         """Build the budget."""
@@ -147,7 +173,12 @@ def parse(text: str, *, name: str = "the recipe") -> Recipe:
         recipe.how()
     except RecipeError as error:
         raise RecipeError(placed(str(error), ("aggregation",))) from None
+    sets.check_data(recipe.data)
     check_teachers(recipe.teachers)
     check_student(recipe.student)
+    if recipe.codec is not None and recipe.about_masks:
+        codecs.section(recipe.codec)
+    check_masks(recipe)
+    check_shares(recipe)
     check_features(recipe)
     return recipe

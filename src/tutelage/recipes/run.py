@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from tutelage.codecs.votes import Votes
 from tutelage.data import presets
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import digits
+from tutelage.privacy.bounds import Bound, OneHot
 from tutelage.privacy.errors import RecipeError
-from tutelage.recipes import learners
+from tutelage.recipes import codecs, coders, learners, sets
 from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.recipe import Recipe, parse
 from tutelage.recipes.sections import unknown
 from tutelage.runs import RunFolder
 from tutelage.transfer import Outcome, Progress, transfer
 
-EMBEDDED = ("digits", "digits-lnmax", "digits-confident")  # what `tutelage demo` runs
+DEMO = "segmentation/scenes-demo"  # what `tutelage demo` runs
+EMBEDDED = ("digits", "digits-lnmax", "digits-confident")  # what `tutelage demo --only digits` runs
+_FOLDERS = ("pate", "segmentation")
 _OWN = "digits"  # the one data set that needs no files
 
 
@@ -34,9 +38,9 @@ def run(
     """Carry out a recipe into a run folder; `data` is where the files lie, in place of the recipe's own directory."""
     learners.require(recipe, device=device, engine=engine)
     private, public, test = _data(recipe, data, progress)
-    number, folder = classes(recipe), RunFolder(out)
-    if recipe.features is not None:
-        folder.create(resume=resume)  # a folder that holds another run is refused before features are written into it
+    number, folder = 0 if recipe.about_masks else classes(recipe), RunFolder(out)
+    if recipe.features is not None or recipe.about_masks:
+        folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
     begin = Beginnings(recipe, public, folder.release, device=device, progress=progress)
     return transfer(
         private,
@@ -45,7 +49,7 @@ def run(
             recipe, private, number, begin, device=device, engine=engine, checkpoint=folder.private / "teachers"
         ),
         student=learners.student(recipe, public, number, begin, device=device, progress=progress),
-        codec=Votes(number),
+        codec=_codec(recipe, public, folder, device=device),
         budget=recipe.budget(),
         shards=recipe.teachers.shards,
         queries=recipe.aggregation.queries,
@@ -62,10 +66,17 @@ def run(
     )
 
 
+def _codec(recipe: Recipe, public: Public, folder: RunFolder, *, device: str) -> Any:
+    if recipe.about_masks:
+        return coders.codec(recipe, public, device=device, kept=folder.release)
+    return Votes(classes(recipe))
+
+
 def carried() -> tuple[str, ...]:
     """Name the recipes that the package carries."""
     home = resources.files("tutelage.recipes")
-    found = [f"pate/{file.name}" for file in home.joinpath("pate").iterdir() if file.name.endswith(".toml")]
+    files = ((place, file) for place in _FOLDERS for file in home.joinpath(place).iterdir())
+    found = [f"{place}/{file.name}" for place, file in files if file.name.endswith(".toml")]
     return (*EMBEDDED, *sorted(name.removesuffix(".toml") for name in found))
 
 
@@ -79,26 +90,35 @@ def embedded(name: str) -> Recipe:
 def is_benchmark(recipe: Recipe) -> bool:
     """Tell whether the 'private' data of this recipe is public anyway, so that its private controls may be shown.
 
-    All named data sets are: they can be downloaded by anybody.
+    All sets of labels are: they can be downloaded by anybody, and their files are recognised. Scenes are where they are drawn.
     """
+    if recipe.about_masks:
+        return sets.is_public(recipe.data)
     return recipe.data.set in (_OWN, *presets.names())
 
 
+def bound(recipe: Recipe) -> tuple[Bound, bool]:
+    """Give what bounds a ballot, without reading data, and whether its size is known already."""
+    return codecs.bound(recipe) if recipe.about_masks else (OneHot(classes(recipe)), True)
+
+
 def classes(recipe: Recipe) -> int:
-    """Give the number of classes of a recipe's data set, without reading it; refuse a set or split that is not known."""
+    """Give the number of classes of a recipe's data set, without reading it; refuse a split that is not known."""
     name, split = recipe.data.set, recipe.data.split
     if name == _OWN:
         return 10
-    if name not in presets.names():
-        raise unknown("data.set", name, (_OWN, *presets.names()))
+    if recipe.about_masks:
+        raise RecipeError(f"`data.set` must be one with labels. Got {name!r}, whose targets are masks, instead.")
     if split is not None and split not in presets.splits(name):
         raise unknown("data.split", split, presets.splits(name))
     return presets.classes(name)
 
 
 def _data(recipe: Recipe, given: str | Path | None, progress: Progress | None) -> tuple[Private, Public, Public]:
-    classes(recipe)  # an unknown name is refused before a file is looked for
     directory = given if given is not None else recipe.data.directory
+    if recipe.about_masks:
+        return sets.load(recipe.data, directory, seed=recipe.seed)
+    classes(recipe)  # an unknown split is refused before a file is looked for
     if recipe.data.set == _OWN:
         for key, value in (("split", recipe.data.split), ("directory", directory)):
             if value is not None:

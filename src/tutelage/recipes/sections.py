@@ -27,6 +27,11 @@ def _as_tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value  # TOML has arrays, dataclasses hold tuples
 
 
+def _as_sizes(value: Any) -> Any:
+    return (value, value) if isinstance(value, int) and not isinstance(value, bool) else _as_tuple(value)
+
+
+Size = Annotated[tuple[Count, ...], Field(min_length=2, max_length=3), BeforeValidator(_as_sizes)]  # one number is a square's
 Widths = Annotated[tuple[Count, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
 
 
@@ -38,7 +43,7 @@ def validated(model: type[Section], table: Table, *, place: tuple[str, ...] = ()
         raise RecipeError("\n".join(_explained(error, model, place) for error in failure.errors())) from None
 
 
-def built(kind: type, table: Table, *, place: tuple[str, ...], special: dict[type, Any] | None = None) -> Any:
+def built(kind: type, table: Table, *, place: tuple[str, ...], special: dict[Any, Any] | None = None) -> Any:
     """Make a dataclass from a table whose keys are its fields; `special` says how fields of a type are read."""
     checked = validated(section_of(kind, special or {}), table, place=place)
     try:
@@ -47,7 +52,7 @@ def built(kind: type, table: Table, *, place: tuple[str, ...], special: dict[typ
         raise RecipeError(placed(str(error), place)) from None
 
 
-def section_of(kind: type, special: dict[type, Any]) -> type[Section]:
+def section_of(kind: type, special: dict[Any, Any]) -> type[Section]:
     """Read the keys of a table, and what each may hold, from the dataclass that it becomes."""
     hints = get_type_hints(kind)
     return create_model(kind.__name__, __base__=Section, **{name: (_read(hints[name], special), None) for name in names(kind)})
@@ -58,8 +63,8 @@ def names(kind: type) -> list[str]:
     return [field.name for field in dataclasses.fields(kind)]
 
 
-def _read(hint: Any, special: dict[type, Any]) -> Any:
-    if isinstance(hint, type) and hint in special:
+def _read(hint: Any, special: dict[Any, Any]) -> Any:
+    if hint in special:
         return special[hint]
     return Annotated[hint, BeforeValidator(_as_tuple)] if get_origin(hint) is tuple else hint
 

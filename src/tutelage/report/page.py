@@ -15,7 +15,8 @@ from tutelage.privacy import accounting
 from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import Event
 from tutelage.privacy.ledger import Entry, Ledger, charges, read_lines
-from tutelage.runs import CONTROLS, RunFolder
+from tutelage.report import stages
+from tutelage.runs import CONTROLS, STAGES, RunFolder
 
 
 def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None) -> RunFolder:
@@ -26,9 +27,11 @@ def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None) 
     title = name or folder.root.resolve().name
     shown = json.loads(folder.scores.read_text(encoding="utf-8"))
     figures = _figures(folder, guarantee)
-    folder.report.write_text(_page(title, guarantee, figures, shown, inside=False), encoding="utf-8")
+    page = _page(title, guarantee, {**figures, "strip": _strip(folder, inside=False)}, shown, inside=False)
+    folder.report.write_text(page, encoding="utf-8")
     inside = folder.read_controls()
     if inside:
+        figures["strip"] = _strip(folder, inside=True)
         folder.write_inside(folder.inside_report, _page(title, guarantee, figures, {**shown, **inside}, inside=True))
     return folder
 
@@ -45,6 +48,13 @@ def _check_current(folder: RunFolder, guarantee: dict[str, Any]) -> None:
             )
 
 
+def _strip(folder: RunFolder, *, inside: bool) -> Any:
+    """Draw the stages of some masks; None for a run about labels."""
+    from tutelage.report import strips
+
+    return strips.strip(folder, inside=inside) if folder.samples.exists() else None
+
+
 def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
     """Draw what both pages show."""
     from tutelage.report import plots
@@ -54,7 +64,7 @@ def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
     gallery = None
     if folder.samples.exists():
         with np.load(folder.samples, allow_pickle=False) as samples:
-            gallery = plots.gallery(samples["inputs"], samples["labels"])
+            gallery = plots.gallery(samples["inputs"], samples["labels"]) if "labels" in samples else None
     return {
         "answered": guarantee["labels"]["released"],
         "reinforced": guarantee["labels"]["reinforced"],
@@ -70,6 +80,8 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
 
     from tutelage.report import plots
 
+    masks = stages.is_masks(scores)
+    way, controls = stages.rows(scores) if masks else ([], [])
     template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
         resources.files("tutelage.report").joinpath("page.html.j2").read_text(encoding="utf-8")
     )
@@ -86,9 +98,13 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
         charged=_figure(g["data_independent_epsilon"], 4),
         sanitised="not released" if g["sanitised_epsilon"] is None else _figure(g["sanitised_epsilon"], 4),
         student=scores.get("private student"),
-        verdict=_verdict(scores),
+        masks=masks,
+        way=way,
+        controls=controls,
+        empty_note=stages.empty_note(scores),
+        verdict=stages.verdict(scores) if masks else _verdict(scores),
         controls_note=_controls_note(scores, inside=inside),
-        scores_svg=plots.svg(plots.scores_chart(scores)) if scores else "",
+        scores_svg=plots.svg(plots.scores_chart(scores)) if scores and not masks else "",
         events=[_described(event) for event in g["events"]],
     )
 
@@ -118,7 +134,7 @@ def _verdict(scores: dict[str, float]) -> str:
 
 
 def _controls_note(scores: dict[str, float], *, inside: bool) -> str:
-    read = [name.removeprefix("control: ") for name in CONTROLS if name in scores]
+    read = [name.removeprefix("control: ").removeprefix("stage: ") for name in (*CONTROLS, *STAGES) if name in scores]
     if not read:
         return "Controls that read private data are under private/, not here."
     why = "this page stays inside" if inside else "this data set is public"

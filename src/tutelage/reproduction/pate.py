@@ -153,7 +153,7 @@ def read(folder: RunFolder, recipe: Recipe) -> Figures:
         sanitised=None if told["sanitised_epsilon"] is None else float(told["sanitised_epsilon"]),
         raw=float(np.load(raw, allow_pickle=False)) if raw.exists() else None,
         delta=told["delta"],
-        asked=counts.get("Threshold", counts.get("NoisyMax", 0)),
+        asked=next((counts[kind] for kind in ("Threshold", "NoisyMax", "Gaussian") if kind in counts), 0),
         answered=told["labels"]["released"],
     )
 

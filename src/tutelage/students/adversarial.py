@@ -18,6 +18,7 @@ from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.model import Model, Taught
 from tutelage.nets.networks import Perceptron
 from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.students.shares import refuse_shares
 
 Progress = Callable[[int, int], None]
 
@@ -79,6 +80,7 @@ class AdversarialStudent(Taught):
 
     def fit(self, public: Any, labels: Any, answered: Any = None, *, progress: Progress | None = None) -> AdversarialStudent:
         """Learn from public inputs (a Public or an array) and labels (records,); -1, or a false `answered`, is no answer."""
+        refuse_shares(labels, "adversarial")
         inputs = as_float(as_inputs(getattr(public, "inputs", public))).flatten(1)  # (records, features)
         answers = np.asarray(labels).astype(np.int64)
         known = np.flatnonzero(answers >= 0 if answered is None else np.asarray(answered, dtype=bool))

@@ -20,6 +20,7 @@ from tutelage.nets.model import Model, Taught
 from tutelage.nets.networks import ConvNet, Factory
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.students.graph import spread
+from tutelage.students.shares import are_shares, centred
 
 Progress = Callable[[int, int], None]
 WEAK = Augmentation(rotation=5, scale=0.05, shift=1)
@@ -103,32 +104,36 @@ class ConsistencyStudent(Taught):
         super().__init__()
 
     def fit(self, public: Any, labels: Any, answered: Any = None, *, progress: Progress | None = None) -> ConsistencyStudent:
-        """Learn from public inputs (a Public or an array) and labels (records,); -1, or a false `answered`, is no answer."""
+        """Learn from public inputs (a Public or an array) and labels (records,); -1, or a false `answered`, is no answer.
+
+        Or from noisy shares of the votes (records, classes), not a number where there is no answer.
+        """
         inputs = as_inputs(getattr(public, "inputs", public))
-        answers = np.asarray(labels).astype(np.int64)
-        if answered is not None:
-            answers = np.where(np.asarray(answered, dtype=bool), answers, -1)
-        if len(answers) != len(inputs) or not (answers >= 0).any():
+        answers = _read(labels, answered)
+        known = int(_answered(answers).sum())
+        if len(answers) != len(inputs) or not known:
             raise DataError(
                 "`labels` must have one entry per input and at least one answer. "
-                f"Got {len(answers)} for {len(inputs)} inputs and {int((answers >= 0).sum())} instead."
+                f"Got {len(answers)} for {len(inputs)} inputs and {known} instead."
             )
         if inputs.ndim != 4:
             raise RecipeError(
                 f"`public` must hold images for a student that distorts them. Got {inputs.ndim} dimensions instead."
             )
-        classes = self.classes or getattr(self.network, "classes", None) or int(answers.max()) + 1
+        classes = self.classes or getattr(self.network, "classes", None) or _classes(answers)
+        if answers.ndim == 2 and answers.shape[1] != classes:
+            raise DataError(f"`labels` must be shares of the network's {classes} classes. Got {answers.shape[1]} instead.")
         factory = self.network or ConvNet(shape=tuple(inputs.shape[1:]), classes=classes, widths=(32, 64, 128), hidden=128)
-        self._model = self._train(factory, as_float(inputs), torch.from_numpy(answers), classes, progress)
+        self._model = self._train(factory, as_float(inputs), answers, classes, progress)
         return self
 
     def _train(self, factory: Factory, inputs: Tensor, answers: Tensor, classes: int, progress: Progress | None) -> Model:
         """Take the steps; the averaged weights are the model."""
         s, place = self.settings, pick_device(self.device)
-        if bool((answers >= 0).all()):
+        if answers.ndim == 1 and bool((answers >= 0).all()):
             s = replace(s, rounds=0)  # nothing is left to be named: the non-private control is plainly supervised
         inputs, answers = inputs.to(place), answers.to(place)
-        known, names, current = torch.nonzero(answers >= 0)[:, 0], None, 0
+        known, names, current = torch.nonzero(_answered(answers))[:, 0], None, 0
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             torch.manual_seed(self.seed)
             network = factory().to(place, memory_format=torch.channels_last).train()
@@ -143,8 +148,7 @@ class ConsistencyStudent(Taught):
                     seen = see_pool(averaged, inputs, settings=s, generator=generator)
                     names = own_names(seen, names) if alone else spread_names(seen, answers, settings=s)
                     step_of.believe(names)
-                    kept = known[names.shares[known].argmax(dim=1) == answers[known]]
-                    known = kept if len(kept) else known  # an answer that its neighbours outvote is set aside
+                    known = believed(known, answers, names)
                 step_of.draw(known, generator=generator, rate=s.rate_at(step))
                 replayed()
                 follow(averaged, network, min(s.average, (1 + step) / (10 + step)))
@@ -197,7 +201,8 @@ class Step:
             images = torch.cat([images, s.strong.apply(self.inputs[self.rest], self.pool_draws)])
         with torch.autocast(self.place.type, dtype=torch.bfloat16, enabled=self.place.type == "cuda"):
             scores = self.network(images).float()
-        loss = answered_loss(scores[: s.batch], self.answers[self.some], s.flip_rate)
+        heard = self.answers[self.some]
+        loss = shares_loss(scores[: s.batch], heard) if heard.ndim == 2 else answered_loss(scores[: s.batch], heard, s.flip_rate)
         if self.judged:
             entropy = F.cross_entropy(scores[s.batch :], self.names.shares[self.rest], reduction="none")
             loss = loss + s.weight * (entropy * self.names.weights[self.rest]).mean()
@@ -216,6 +221,40 @@ def answered_loss(scores: Tensor, labels: Tensor, flip_rate: float) -> Tensor:
     true = scores.softmax(dim=1).gather(1, labels[:, None])[:, 0]  # (batch,)
     heard = (1 - flip_rate) * true + flip_rate / max(1, scores.shape[1] - 1) * (1 - true)
     return -heard.log().mean()
+
+
+def shares_loss(scores: Tensor, shares: Tensor) -> Tensor:
+    """Judge by squared error: ‖p − s‖² = ‖p‖² − 2·p·s + what p cannot change.
+
+    It is linear in the noisy shares s, so that noise of mean zero leaves the gradient unbiased. So is cross-entropy's, but the
+    noise makes shares negative, and −s·log p has no least value there: single records would be learned by heart without end.
+    """
+    return (scores.softmax(dim=1) - shares).square().sum(dim=1).mean()
+
+
+def believed(known: Tensor, answers: Tensor, names: Names) -> Tensor:
+    """Set aside answers that their neighbours outvote; of shares none, because their largest alone says little."""
+    if answers.ndim == 2:
+        return known
+    kept = known[names.shares[known].argmax(dim=1) == answers[known]]
+    return kept if len(kept) else known
+
+
+def _read(labels: Any, answered: Any) -> Tensor:
+    """Give labels (records,) with -1, or shares (records, classes) with rows that are not a number, for no answer."""
+    shares = are_shares(labels)
+    answers = centred(labels).astype(np.float32) if shares else np.asarray(labels).astype(np.int64)
+    if answered is not None:
+        answers[~np.asarray(answered, dtype=bool)] = np.nan if shares else -1
+    return torch.from_numpy(answers)
+
+
+def _answered(answers: Tensor) -> Tensor:
+    return answers >= 0 if answers.ndim == 1 else ~answers[:, 0].isnan()
+
+
+def _classes(answers: Tensor) -> int:
+    return int(answers.max()) + 1 if answers.ndim == 1 else answers.shape[1]
 
 
 class Seen(NamedTuple):
@@ -256,8 +295,12 @@ def spread_names(seen: Seen, answers: Tensor, *, settings: Consistency) -> Names
 
 
 def own_names(seen: Seen, before: Names) -> Names:
-    """Take the network's own shares, averaged with the names before: a round alone is noisier than all of them."""
-    shares = (seen.shares + before.shares) / 2
+    """Take the network's own shares, averaged with the names before: a round alone is noisier than all of them.
+
+    The names before count as far as they were believed: one that was not would come back by half.
+    """
+    weights = before.weights[:, None]
+    shares = (seen.shares + weights * before.shares) / (1 + weights)
     return Names(shares, torch.ones_like(shares[:, 0]))
 
 

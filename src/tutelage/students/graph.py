@@ -10,7 +10,11 @@ STEPS = 60  # of the diffusion: 0.99⁶⁰ has lost half of what 0.99 would ever
 
 
 def spread(features: Tensor, answers: Tensor, classes: int, *, neighbours: int, diffusion: float) -> Tensor:
-    """Give every record its share of each class: features (records, width), answers (records,) with -1 → (records, classes)."""
+    """Give every record its share of each class: features (records, width), answers (records,) with -1 → (records, classes).
+
+    Answers may be noisy shares (records, classes), not a number where there are none: spreading is linear, and noise averages
+    out on the way.
+    """
     count = len(features)
     width = min(neighbours, count - 1)
     features = F.normalize(features.float(), dim=1)
@@ -24,13 +28,18 @@ def spread(features: Tensor, answers: Tensor, classes: int, *, neighbours: int, 
     source, target, weights = torch.cat([rows, columns]), torch.cat([columns, rows]), torch.cat([weights, weights])
     degree = torch.zeros(count, device=features.device).index_add_(0, source, weights).clamp(min=1e-12)
     weights = weights * (degree[source] * degree[target]).rsqrt()
-    known = answers >= 0
     start = torch.zeros(count, classes, device=features.device)
-    start[known, answers[known]] = 1.0
+    if answers.ndim == 2:
+        known = ~answers[:, 0].isnan()
+        start[known] = answers[known].float()
+    else:
+        known = answers >= 0
+        start[known, answers[known]] = 1.0
     start = start / start.sum(dim=0).clamp(min=1)  # a class that was answered often must not flood the rest
     mass = start
     for _ in range(STEPS):
         flow = torch.zeros_like(mass).index_add_(0, target, weights[:, None] * mass[source])
         mass = diffusion * flow + (1 - diffusion) * start
+    mass = mass.clamp(min=0)  # what is left of the noise below zero
     total = mass.sum(dim=1, keepdim=True)
     return torch.where(total > 0, mass / total.clamp(min=1e-30), torch.full_like(mass, 1 / classes))

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from tutelage.data.dataset import Public
 from tutelage.estimators import flat
+from tutelage.students.shares import refuse_shares
 from tutelage.students.supervised import SupervisedStudent
 
 Array = npt.NDArray[Any]
@@ -31,6 +32,7 @@ class SpreadingStudent:
         """Learn from labels (records,), -1 where nothing was answered."""
         from sklearn.semi_supervised import LabelSpreading
 
+        refuse_shares(labels, "spreading")
         self._graph = None
         if len(np.unique(labels[labels >= 0])) < 2:
             self._student.fit(public, labels)

@@ -9,29 +9,35 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data.dataset import Public
-from tutelage.estimators import estimator, flat, store
+from tutelage.estimators import Regressed, estimator, flat, store
+from tutelage.students.shares import are_shares, centred
 
 Array = npt.NDArray[Any]
 
 
 @final
 class SupervisedStudent:
-    """Fit a scikit-learn classifier on the public inputs that were answered."""
+    """Fit a scikit-learn classifier on the public inputs that were answered; a regression where answers are shares."""
 
     def __init__(self, kind: str = "forest", *, seed: int = 0) -> None:
-        self.kind, self._model = kind, estimator(kind, seed=seed)
+        self.kind, self.seed, self._model = kind, seed, estimator(kind, seed=seed)
 
     def fit(self, public: Public, labels: Array) -> SupervisedStudent:
-        """Learn from labels (records,), -1 where nothing was answered."""
+        """Learn from labels (records,), -1 where nothing was answered, or noisy shares (records, classes), NaN there."""
+        if are_shares(labels):
+            return self._fit_shares(public, centred(labels))
         known = labels >= 0
         inputs = flat(public.inputs)[known]
         if len(np.unique(labels[known])) < 2:  # scikit-learn wants two classes; one is a constant, none is class 0
-            from sklearn.dummy import DummyClassifier
-
-            constant = int(labels[known][0]) if known.any() else 0
-            self._model = DummyClassifier(strategy="constant", constant=constant).fit([[0.0]], [constant])
+            self._model = _constant(int(labels[known][0]) if known.any() else 0)
         else:
             self._model.fit(inputs, labels[known])
+        return self
+
+    def _fit_shares(self, public: Public, shares: Array) -> SupervisedStudent:
+        known = np.isfinite(shares[:, 0])
+        model = Regressed(self.kind, seed=self.seed)
+        self._model = model.fit(flat(public.inputs)[known], shares[known]) if known.any() else _constant(0)
         return self
 
     def predict(self, inputs: Array) -> Array:
@@ -54,3 +60,9 @@ class SupervisedStudent:
         target = path.with_suffix(".skops")
         store(self._model, target)
         return target
+
+
+def _constant(label: int) -> Any:
+    from sklearn.dummy import DummyClassifier
+
+    return DummyClassifier(strategy="constant", constant=label).fit([[0.0]], [label])

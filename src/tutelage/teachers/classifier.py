@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
 from tutelage.nets.networks import ConvNet, Factory
+from tutelage.nets.training import Training
 from tutelage.privacy.errors import DataError
 from tutelage.privacy.sealed import Sealed
 from tutelage.teachers.engines import EngineName
 from tutelage.teachers.ensemble import Ensemble, Progress
-from tutelage.teachers.training import Training
 
 if TYPE_CHECKING:
     from tutelage.data.dataset import Private

@@ -6,6 +6,7 @@ import copy
 import hashlib
 import json
 import logging
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,17 +17,21 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
-from tutelage.nets.networks import Factory, as_products, describe, refuse_batch_mixing, restore
+from tutelage.nets.networks import Factory, describe, refuse_batch_mixing, restore
+from tutelage.nets.products import as_products
 from tutelage.nets.storage import label_type, read_tensors, write_tensors
+from tutelage.nets.training import State, Training
+from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.teachers.engines import EngineName, Job, Material, Plan, choose, run
-from tutelage.teachers.training import State, Training
 
 Progress = Callable[[int, int], None]
 KIND, CHUNK_KIND = "tutelage.ensemble/1", "tutelage.ensemble.chunk/1"
 VOTES = 16_384  # network evaluations in flight at once on a GPU
 QUERIES = 512  # inputs per forward pass on a CPU: what its caches like
+PIXELS = {"cuda": 2**22, "cpu": 2**18}  # of masks in flight at once: networks times inputs times pixels
 
 log = logging.getLogger("tutelage.teachers")
 
@@ -63,6 +68,9 @@ class Ensemble:
     ) -> Ensemble:
         """Train one network per shard. `progress` counts steps of teachers; a `checkpoint` folder makes it resumable.
 
+        `targets` are labels, or for networks with one output per pixel masks (records, *space) of zeros and ones or of
+        shares in [0, 1]; these networks' inputs have their channels first.
+
         A teacher's weights depend on `seed`, its number, its shard and the training alone: engines and chunks agree up
         to the rounding of their sums, and one engine repeats itself exactly (on a CPU; a GPU's sums may differ in the
         last bit from run to run).
@@ -70,14 +78,15 @@ class Ensemble:
         training = training or Training()
         refuse_batch_mixing(factory())
         place = pick_device(device)
-        records, labels = as_inputs(inputs), torch.from_numpy(np.asarray(targets).astype(np.int64))
+        records = as_inputs(inputs)
         parts = tuple(torch.from_numpy(np.asarray(shard, dtype=np.int64)) for shard in shards)
-        check(factory(), records, labels, parts, training)
+        check(records, targets, parts, training)
+        wanted = as_targets(factory(), records, targets, training)
         job = Job(factory=factory, training=training, seed=seed)
         state = {
             name: torch.zeros(len(parts), *tensor.shape, dtype=tensor.dtype) for name, tensor in factory().state_dict().items()
         }
-        folder = Chunks(checkpoint, fingerprint(job, records, labels, parts)) if checkpoint is not None else None
+        folder = Chunks(checkpoint, fingerprint(job, records, wanted, parts)) if checkpoint is not None else None
         todo = folder.resume(state) if folder else list(range(len(parts)))
         total = len(parts) * training.steps
         done = total - len(todo) * training.steps
@@ -91,7 +100,7 @@ class Ensemble:
         tick(0)
         plan = None
         if todo:
-            material = Material(records.to(place), labels.to(place), tuple(part.to(place) for part in parts))
+            material = Material(records.to(place), wanted.to(place), tuple(part.to(place) for part in parts))
             plan = choose(engine, job, material, chunk=chunk)
             log.info("%d teachers with engine %s, %d at a time (%s)", len(todo), plan.engine, plan.chunk, plan.reason)
             for teachers, learned in run(plan, job, material, todo, tick=tick):
@@ -116,6 +125,8 @@ class Ensemble:
                 ask = self._asker(top, min(top + height, count), place)
                 for left in range(0, len(queries), width):
                     scores = ask(as_float(queries[left : left + width].to(place)))  # (height, width, classes, ...)
+                    if scores.shape[2] == 1:
+                        raise RecipeError("`predict` must be asked of networks with classes. Got masks: see `probabilities`.")
                     if labels is None:
                         extent = (count, len(queries), *scores.shape[3:])
                         labels = torch.empty(extent, dtype=label_type(scores.shape[2]))
@@ -123,6 +134,32 @@ class Ensemble:
                 if progress:
                     progress(min(top + height, count), count)
         return np.empty((count, 0), dtype=np.uint8) if labels is None else labels.numpy()
+
+    def probabilities(
+        self, inputs: Any, *, dtype: Any = np.float16, block: int | None = None, progress: Progress | None = None
+    ) -> np.ndarray:
+        """Let every network say how likely each pixel is its object's: (teachers, queries, *space), streamed in blocks.
+
+        `block` bounds the networks times inputs times pixels in flight. On a GPU products run in bfloat16, as in training.
+        """
+        queries, place = as_inputs(inputs), pick_device(self.device)
+        count, space, stacked = len(self), tuple(queries.shape[2:]), place.type == "cuda"
+        if trial(self.template, queries) != (1, *space):
+            raise RecipeError("`probabilities` must be asked of networks with one output per pixel. Got others instead.")
+        evaluations = max(1, (block or PIXELS["cuda" if stacked else "cpu"]) // math.prod(space))
+        height = min(count, evaluations) if stacked else 1
+        width = max(1, evaluations // height)
+        likely = torch.from_numpy(np.empty((count, len(queries), *space), dtype=dtype))
+        half = torch.autocast(place.type, dtype=torch.bfloat16, enabled=stacked, cache_enabled=False)  # as in training
+        with torch.inference_mode(), half:
+            for top in range(0, count, height):
+                ask = self._asker(top, min(top + height, count), place)
+                for left in range(0, len(queries), width):
+                    logits = ask(as_float(queries[left : left + width].to(place)))[:, :, 0]  # (height, width, *space)
+                    likely[top : top + height, left : left + width] = logits.float().sigmoid().to(likely.dtype).cpu()
+                if progress:
+                    progress(min(top + height, count), count)
+        return likely.numpy()
 
     def _asker(self, top: int, bottom: int, place: torch.device) -> Callable[[Tensor], Tensor]:
         """Bring some of the networks to the device, ready to be asked."""
@@ -185,32 +222,56 @@ class Chunks:
         write_tensors(self.folder / f"chunk-{teachers[0]:06d}-{teachers[-1]:06d}.safetensors", learned, metadata, private=True)
 
 
-def check(network: nn.Module, records: Tensor, labels: Tensor, shards: tuple[Tensor, ...], training: Training) -> None:
+def check(records: Tensor, targets: Any, shards: tuple[Tensor, ...], training: Training) -> None:
     """Refuse material that cannot be trained on, without naming a value of it."""
-    if len(records) != len(labels):
-        raise DataError(f"`targets` must have one entry per record. Got {len(labels)} for {len(records)} records instead.")
+    if len(records) != len(targets):
+        raise DataError(f"`targets` must have one entry per record. Got {len(targets)} for {len(records)} records instead.")
     if not shards or any(len(shard) == 0 for shard in shards):
         raise RecipeError("`shards` must each hold at least one record. Got an empty one instead.")
     if any(int(shard.max()) >= len(records) or int(shard.min()) < 0 for shard in shards):
         raise RecipeError("`shards` must index the records that were given. Got an index outside of them instead.")
-    if training.augmentation and records.ndim != 4:
+    bendable = (4, 5) if isinstance(training.augmentation, Warp) else (4,)
+    if training.augmentation and records.ndim not in bendable:
         raise RecipeError(
-            f"`augmentation` must be None for inputs that are not images. Got inputs of {records.ndim} dimensions instead."
+            "`augmentation` must be None for inputs that are not images, and a Warp for volumes. "
+            f"Got inputs of {records.ndim} dimensions instead."
         )
+
+
+def trial(network: nn.Module, records: Tensor) -> tuple[int, ...]:
+    """Ask about one blank record to see the shape of an answer: (classes, ...)."""
     try:
         with torch.no_grad():
-            scores = network.eval()(torch.zeros(1, *records.shape[1:]))  # (1, classes, ...)
+            return tuple(network.eval()(torch.zeros(1, *records.shape[1:])).shape[1:])
     except RuntimeError as error:
         raise RecipeError(
             f"`factory` must build a network for inputs of shape {tuple(records.shape[1:])}. Got one that fails on them instead."
         ) from error
-    if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < scores.shape[1]:
+
+
+def as_targets(network: nn.Module, records: Tensor, targets: Any, training: Training) -> Tensor:
+    """Bring targets to what the network is measured by: labels to int64, masks to bytes 0 and 1 or to floats in [0, 1]."""
+    answer, array = trial(network, records), np.asarray(targets)
+    if len(answer) == 1 or answer[0] > 1:
+        labels = torch.from_numpy(array.astype(np.int64))
+        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < answer[0]:
+            raise DataError(
+                f"`targets` must be labels from 0 to {answer[0] - 1}, as the network has outputs. Got others instead."
+            )
+        return labels
+    if array.shape[1:] != answer[1:]:
         raise DataError(
-            f"`targets` must be labels from 0 to {scores.shape[1] - 1}, as the network has outputs. Got others instead."
+            f"`targets` must be masks of shape {answer[1:]}, the network's answer to one input. Got {array.shape[1:]} instead."
         )
+    if isinstance(training.augmentation, Augmentation):
+        raise RecipeError("`augmentation` must be None or a Warp for masks, which bends them too. Got an Augmentation instead.")
+    soft = np.issubdtype(array.dtype, np.floating)
+    if array.size and not 0 <= array.min() <= array.max() <= 1:
+        raise DataError("`targets` must be masks of zeros and ones, or of shares between them. Got others instead.")
+    return torch.from_numpy(array.astype(np.float32 if soft else np.uint8))
 
 
-def fingerprint(job: Job, records: Tensor, labels: Tensor, shards: tuple[Tensor, ...]) -> str:
+def fingerprint(job: Job, records: Tensor, targets: Tensor, shards: tuple[Tensor, ...]) -> str:
     """Digest all that a teacher's weights depend on."""
     settings = {
         "network": describe(job.factory),
@@ -219,7 +280,7 @@ def fingerprint(job: Job, records: Tensor, labels: Tensor, shards: tuple[Tensor,
         "module": str(job.factory()),
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for tensor in (records, labels, *shards):
+    for tensor in (records, targets, *shards):
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().numpy().tobytes())
     return digest.hexdigest()

@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import nn
 
+from tutelage.nets.training import Stream, Training, distorted, train_one, train_stack
+from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import RecipeError
-from tutelage.teachers.training import Stream, Training, train_one, train_stack
 
 CPU = torch.device("cpu")
 
@@ -42,6 +43,36 @@ def test_stacked_training_equals_sequential_training(task, products: bool, optim
             assert torch.allclose(tensor[k], state[name], atol=tolerance), (name, k)
             moved = max(moved, (state[name] - fresh[k][name]).abs().max().item())
     assert moved > 10 * tolerance  # or equality would say nothing
+
+
+@pytest.mark.parametrize("products", [False, True])
+@pytest.mark.parametrize("soft", [False, True])
+def test_stacked_training_on_masks_equals_sequential_training(masks, products: bool, soft: bool) -> None:
+    training = replace(masks.training, optimizer="sgd", rate=0.1)
+    inputs, targets = torch.from_numpy(masks.inputs), torch.from_numpy(masks.targets)
+    targets = 0.1 + 0.8 * targets.float() if soft else targets
+    shards = [torch.from_numpy(shard) for shard in masks.shards]
+    stack = train_stack(
+        masks.network, inputs, targets, shards, training=training, seed=3, teachers=range(3), tick=quiet,
+        compiled=False, products=products,
+    )  # fmt: skip
+    for k, shard in enumerate(shards):
+        alone = train_one(masks.network, inputs[shard], targets[shard], training=training, seed=3, teacher=k, tick=quiet)
+        fresh = Stream(3, k, CPU).build(masks.network).state_dict()
+        assert all(torch.allclose(stack[name][k], alone[name], atol=1e-4) for name in stack)
+        assert max((alone[name] - fresh[name]).abs().max() for name in stack) > 1e-2
+
+
+def test_a_warp_bends_masks_with_their_images_and_leaves_labels_alone(masks) -> None:
+    images, targets = torch.from_numpy(masks.targets[:6])[:, None].float(), torch.from_numpy(masks.targets[:6])
+    bend = Warp(rotation=20, shift=2)
+    draws = bend.draw(6, generator=torch.Generator().manual_seed(0))
+    moved, wanted = distorted(bend, images, targets, draws)
+    assert torch.allclose(moved[:, 0], wanted, atol=1e-6)
+    assert not torch.equal(moved, images)
+    moved, labels = distorted(bend, images, torch.arange(6), draws)
+    assert torch.allclose(moved[:, 0], wanted, atol=1e-6)
+    assert labels.tolist() == list(range(6))
 
 
 def test_a_teacher_does_not_depend_on_its_neighbours(task) -> None:

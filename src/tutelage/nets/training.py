@@ -9,14 +9,16 @@ from typing import Literal, final
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
 from tutelage.nets.augmentation import DIGITS, Augmentation
 from tutelage.nets.compiling import compile_or_not
 from tutelage.nets.inputs import as_float
-from tutelage.nets.networks import Factory, as_products
+from tutelage.nets.losses import measure
+from tutelage.nets.networks import Factory
+from tutelage.nets.products import as_products
+from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import RecipeError
 
 State = dict[str, Tensor]
@@ -37,8 +39,8 @@ class Training:
     optimizer: Literal["adam", "sgd"] = "adam"
     momentum: float = 0.9  # of sgd
     warmup: float = 0.05  # share of the steps in which the rate climbs, before the cosine takes it to zero
-    smoothing: float = 0.0
-    augmentation: Augmentation | None = field(default=DIGITS)
+    smoothing: float = 0.0  # of labels
+    augmentation: Augmentation | Warp | None = field(default=DIGITS)  # masks are bent with their images by a Warp alone
     precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA
 
     def __post_init__(self) -> None:
@@ -94,30 +96,41 @@ class Stream:
         keys = torch.rand(rounds, records, generator=self.generator, device=self.generator.device)
         return keys.argsort(dim=1, stable=True).flatten()[:count]
 
-    def draws(self, augmentation: Augmentation, batch: int) -> Tensor:
+    def draws(self, augmentation: Augmentation | Warp, batch: int) -> Tensor:
         """Draw the distortions of the next block of steps: (BLOCK, batch, draws)."""
         return augmentation.draw(BLOCK * batch, generator=self.generator).unflatten(0, (BLOCK, batch))
 
 
 def train_one(
-    factory: Factory, inputs: Tensor, targets: Tensor, *, training: Training, seed: int, teacher: int, tick: Tick
+    factory: Factory,
+    inputs: Tensor,
+    targets: Tensor,
+    *,
+    training: Training,
+    seed: int,
+    teacher: int,
+    tick: Tick,
+    start: State | None = None,
 ) -> State:
     """Train one teacher on its shard: the sequential loop, and the yardstick of every other engine."""
     device, stream = inputs.device, Stream(seed, teacher, inputs.device)
-    network = stream.build(factory).to(device)
+    network = stream.build(factory)
+    if start is not None:
+        network.load_state_dict(start)
+    network.to(device)
     optimizer = training.optimize(list(network.parameters()))
     order = stream.order(len(inputs), training.steps * training.batch).unflatten(0, (training.steps, training.batch))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(stream.weights)  # dropout and its like
         for step in range(training.steps):
-            images = as_float(inputs[order[step]])  # (batch, ...)
+            images, wanted = as_float(inputs[order[step]]), targets[order[step]]  # (batch, ...)
             if training.augmentation:
                 if step % BLOCK == 0:
                     draws = stream.draws(training.augmentation, training.batch)
-                images = training.augmentation.apply(images, draws[step % BLOCK])
+                images, wanted = distorted(training.augmentation, images, wanted, draws[step % BLOCK])
             with torch.autocast(device.type, dtype=torch.bfloat16, enabled=training.half(device)):
                 scores = network(images)
-            loss = F.cross_entropy(scores.float(), targets[order[step]], label_smoothing=training.smoothing)
+            loss = measure(scores.float(), wanted, smoothing=training.smoothing)
             optimizer.zero_grad()
             loss.backward()
             for group in optimizer.param_groups:
@@ -140,11 +153,14 @@ def train_stack(
     tick: Tick,
     compiled: bool,
     products: bool,
+    start: Sequence[State] | None = None,
 ) -> State:
     """Train several teachers in lockstep on stacked weights: every operation runs once for all of them."""
     device, batch = inputs.device, training.batch
     streams = [Stream(seed, teacher, device) for teacher in teachers]
     networks = [stream.build(factory) for stream in streams]
+    for network, state in zip(networks, start or (), strict=False):
+        network.load_state_dict(state)
     template = (as_products(networks[0]) if products else networks[0]).to(device)
     parameters = {
         name: torch.stack([dict(network.named_parameters())[name].detach() for network in networks]).to(device)
@@ -170,8 +186,8 @@ def train_stack(
             if training.augmentation and step % BLOCK == 0:
                 draws = torch.stack([stream.draws(training.augmentation, batch) for stream in streams], dim=1)
             now = None if draws is None else draws[step % BLOCK]  # (teachers, batch, draws)
-            images, labels = prepare(inputs, targets, rows[:, step], now)
-            gradients = differentiate(parameters, buffers, images, labels)
+            images, wanted = prepare(inputs, targets, rows[:, step], now)
+            gradients = differentiate(parameters, buffers, images, wanted)
             for name, parameter in parameters.items():
                 parameter.grad = gradients[name]
             for group in optimizer.param_groups:
@@ -190,22 +206,31 @@ class Step:
         self.template, self.training, self.device = template, training, device
         self.gradient = torch.func.vmap(grad_and_value(self.loss), in_dims=(0, 0, 0, 0), randomness="different")
 
-    def loss(self, parameters: State, buffers: State, images: Tensor, labels: Tensor) -> Tensor:
+    def loss(self, parameters: State, buffers: State, images: Tensor, wanted: Tensor) -> Tensor:
         """Measure one network on its own batch."""
         # No weight cache: a cast remembered inside a transform would outlive it.
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.training.half(self.device), cache_enabled=False):
             scores = functional_call(self.template, (parameters, buffers), (images,))
-        return F.cross_entropy(scores.float(), labels, label_smoothing=self.training.smoothing)
+        return measure(scores.float(), wanted, smoothing=self.training.smoothing)
 
     def prepare(self, inputs: Tensor, targets: Tensor, rows: Tensor, draws: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Gather and distort everybody's batch: rows (teachers, batch) → (teachers, batch, ...), (teachers, batch)."""
-        images = as_float(inputs[rows])
+        """Gather and distort everybody's batch: rows (teachers, batch) → (teachers, batch, ...) twice."""
+        images, wanted = as_float(inputs[rows]), targets[rows]
         if self.training.augmentation and draws is not None:
-            images = self.training.augmentation.apply(images, draws)
-        return images, targets[rows]
+            images, wanted = distorted(self.training.augmentation, images, wanted, draws)
+        return images, wanted
 
-    def differentiate(self, parameters: State, buffers: State, images: Tensor, labels: Tensor) -> State:
+    def differentiate(self, parameters: State, buffers: State, images: Tensor, wanted: Tensor) -> State:
         """Take every network's gradient at once."""
-        gradients, _ = self.gradient(parameters, buffers, images, labels)
+        gradients, _ = self.gradient(parameters, buffers, images, wanted)
         # The fused optimizers read memory in order and do not look at strides.
         return {name: gradient.contiguous() for name, gradient in gradients.items()}
+
+
+def distorted(augmentation: Augmentation | Warp, images: Tensor, targets: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Distort images, and with them what lies on their pixels: masks move along, labels stay."""
+    if isinstance(augmentation, Augmentation):
+        return augmentation.apply(images, draws), targets
+    if targets.dtype == torch.int64:
+        return augmentation.images(images, draws), targets
+    return augmentation.both(images, targets, draws)

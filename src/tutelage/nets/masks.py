@@ -1,0 +1,111 @@
+"""One trained network for masks: what a student of masks becomes, and what may be published."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from tutelage.nets.inputs import as_float, as_inputs, pick_device
+from tutelage.nets.networks import Factory, describe, restore
+from tutelage.privacy.errors import DataError, RecipeError
+
+KIND = "tutelage.masks/1"
+PIXELS = 1 << 21  # per forward pass
+
+
+@final
+class MaskModel:
+    """Hold a factory, the weights that its network learned, and from which share on a pixel belongs to the mask.
+
+    Inputs larger than `window` are looked at through windows that overlap by half, and what they say is averaged.
+    """
+
+    def __init__(
+        self,
+        factory: Factory,
+        state: dict[str, Tensor],
+        *,
+        threshold: float = 0.5,
+        window: tuple[int, ...] | None = None,
+        device: str = "auto",
+        began: MaskModel | None = None,
+    ) -> None:
+        if not 0 < threshold < 1:
+            raise RecipeError(f"`threshold` must lie in (0, 1). Got {threshold!r} instead.")
+        self.factory, self.threshold, self.device, self.began = factory, float(threshold), device, began
+        self.window = None if window is None else tuple(window)
+        self.state = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
+
+    @property
+    def beginning(self) -> MaskModel:
+        """Give the model that this one began as: a latent student's is the mean shape's."""
+        return self if self.began is None else self.began.beginning
+
+    def probabilities(self, inputs: Any) -> np.ndarray:
+        """Give every pixel's share: (records, *space) float32. An input's do not depend on its company."""
+        place, queries = pick_device(self.device), as_inputs(inputs)
+        network = self.factory().eval()
+        network.load_state_dict(self.state)
+        network.to(place)
+        step = max(1, PIXELS // max(1, int(np.prod(queries.shape[2:]))))
+        with torch.inference_mode():
+            blocks = [self._judged(network, as_float(block.to(place))).cpu() for block in queries.split(step)]
+        return torch.cat(blocks).numpy() if blocks else np.empty((0, *queries.shape[2:]), dtype=np.float32)
+
+    def _judged(self, network: nn.Module, block: Tensor) -> Tensor:
+        space = tuple(block.shape[2:])
+        if self.window is None or all(have <= want for have, want in zip(space, self.window, strict=True)):
+            return network(block).float().sigmoid()[:, 0]
+        total, seen = torch.zeros_like(block[:, 0]), torch.zeros_like(block[0, 0])
+        for place in windows(space, self.window):
+            total[(slice(None), *place)] += network(block[(slice(None), slice(None), *place)]).float().sigmoid()[:, 0]
+            seen[place] += 1
+        return total / seen
+
+    def predict(self, inputs: Any) -> np.ndarray:
+        """Give masks: (records, *space) uint8."""
+        return (self.probabilities(inputs) > self.threshold).astype(np.uint8)
+
+    def save(self, path: str | Path) -> Path:
+        """Write weights, architecture, threshold and window to one safetensors file."""
+        from tutelage.nets.storage import write_tensors  # only here: machines that train need not have safetensors
+
+        target = Path(path).with_suffix(".safetensors")
+        told = {"kind": KIND, "network": describe(self.factory), "threshold": repr(self.threshold)}
+        if self.window is not None:
+            told["window"] = ",".join(map(str, self.window))
+        write_tensors(target, self.state, told, private=False)
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path, *, factory: Factory | None = None, device: str = "auto") -> MaskModel:
+        """Read a model back; a network that is not from `tutelage.nets` needs its factory again."""
+        from tutelage.nets.storage import read_tensors
+
+        state, told = read_tensors(path, kind=KIND)
+        try:
+            threshold = float(told["threshold"])
+            window = tuple(int(size) for size in told["window"].split(",")) if "window" in told else None
+        except (KeyError, ValueError):
+            raise DataError("`path` must name a model of masks as this package writes them. Got another file instead.") from None
+        return cls(factory or restore(told["network"]), state, threshold=threshold, window=window, device=device)
+
+    def __repr__(self) -> str:
+        return f"MaskModel({describe(self.factory)})"
+
+
+def windows(space: tuple[int, ...], window: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
+    """Cover a space by windows of one size that overlap by half; the last ones end where the space ends."""
+    starts = []
+    for have, want in zip(space, window, strict=True):
+        size = min(have, want)
+        steps = range(0, max(1, have - size + 1), max(1, size // 2))
+        starts.append([(start, start + size) for start in sorted({*steps, have - size})])
+    for corner in itertools.product(*starts):
+        yield tuple(slice(start, end) for start, end in corner)

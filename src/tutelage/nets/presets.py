@@ -1,0 +1,54 @@
+"""The U-Nets of the papers by name, built by MONAI."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, final
+
+from torch import nn
+
+from tutelage.privacy.errors import RecipeError
+
+# The papers' networks have batch norms or none; a norm that mixes the records of a batch cannot be stacked (see
+# `refuse_batch_mixing`), so all have group norms here. BasicUNet's six widths are five levels and the last block.
+_NORM = ("GROUP", {"num_groups": 8, "affine": True})
+PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        # Scenes of 64×64: 3×3 convolutions from 32 filters down to 256 filters at 8×8.
+        "sisi-2d": ("UNet", {"spatial_dims": 2, "in_channels": 1, "channels": (32, 64, 128, 256), "strides": (2, 2, 2)}),
+        # BraTS slice by slice, in all four modalities: the widths of Ronneberger et al. 2015.
+        "brats-2d": ("UNet", {"spatial_dims": 2, "in_channels": 4, "channels": (64, 128, 256, 512, 1024), "strides": (2,) * 4}),
+        # BraTS volumes whole, in all four modalities; the paper names a 3D U-Net and no widths: these are MONAI's.
+        "brats-3d": ("BasicUNet", {"spatial_dims": 3, "in_channels": 4, "features": (32, 32, 64, 128, 256, 32)}),
+    }
+)
+
+
+@final
+@dataclass(frozen=True)
+class Preset:
+    """Build a network that a paper used: (batch, channels, *space) → logits (batch, 1, *space)."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.name not in PRESETS:
+            near = difflib.get_close_matches(str(self.name), PRESETS, n=1)
+            hint = f" Did you mean {near[0]!r}?" if near else ""
+            raise RecipeError(f"`name` must be one of {', '.join(PRESETS)}. Got {self.name!r} instead.{hint}")
+
+    def __call__(self) -> nn.Module:
+        """Build one network with fresh weights."""
+        kind, settings = PRESETS[self.name]
+        try:
+            nets = importlib.import_module("monai.networks.nets")
+        except ImportError:
+            raise RecipeError(
+                "`network` must be one of this package where MONAI is not installed (pip install 'tutelage[medical]'). "
+                f"Got {self.name!r} instead."
+            ) from None
+        return getattr(nets, kind)(out_channels=1, norm=_NORM, **settings)

@@ -1,0 +1,63 @@
+"""The stages table: Dice on the way from a teacher's mask to a student's, and of the controls beside it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import final
+
+EMPTY = "control: public only, no answers (ε = 0)"
+STUDENT = "private student"
+#: Names in scores.json, what the page calls them, what they are, and whose side they are on.
+_WAY = (
+    ("stage: teacher", "teacher", "one network, one shard: the mean over all teachers", "private"),
+    ("stage: encoded teacher", "encoded teacher", "the same mask behind its own ballot", "private"),
+    ("stage: ensemble, no noise", "ensemble", "the mean of all teachers' masks", "private"),
+    ("released masks", "ensemble + noise", "what was let out, scored on the questions", "released"),
+    (STUDENT, "student", "what may be published", "student"),
+)
+_CONTROLS = (
+    ("control: non-private, all private masks", "non-private", "the same student, told every private mask", "private"),
+    ("control: mean shape, as the student's label", "mean shape as label", "a student told one shape for all images", "control"),
+    ("control: mean shape, constant", "mean shape", "the mean of all answers, whatever the image", "control"),
+    (EMPTY, "empty mask", "public only, ε = 0: says nothing everywhere", "control"),
+)
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """Hold one line of the table."""
+
+    name: str
+    what: str
+    side: str
+    score: float
+
+
+def is_masks(scores: dict[str, float]) -> bool:
+    """Tell whether these are scores of masks."""
+    return "control: mean shape, constant" in scores
+
+
+def rows(scores: dict[str, float]) -> tuple[list[Row], list[Row]]:
+    """Give the way from teacher to student, and the controls, as far as this page may show them."""
+    way, controls = (
+        [Row(name, what, side, scores[key]) for key, name, what, side in table if key in scores] for table in (_WAY, _CONTROLS)
+    )
+    return way, controls
+
+
+def verdict(scores: dict[str, float]) -> str:
+    """Say which controls, at no price or at the same, do as well as the student."""
+    better = [name for key, name, _, side in _CONTROLS if side == "control" and scores.get(key, -1.0) >= scores[STUDENT]]
+    return f"The private student does not beat its controls: {', '.join(better)}." if better else ""
+
+
+def empty_note(scores: dict[str, float]) -> str:
+    """Say what an empty mask is worth, which is the share of images without the object."""
+    if EMPTY not in scores:
+        return ""
+    share = scores[EMPTY]
+    if not share:
+        return "Every test image holds the object: an empty mask scores 0."
+    return f"Two empty masks count as 1: {share:.0%} of the test images hold nothing to find, and saying nothing scores that."

@@ -1,0 +1,68 @@
+"""How the papers' figures about masks are shown on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tutelage.console import console, emit, say, table
+from tutelage.privacy.errors import RecipeError
+from tutelage.recipes.learners import has_torch
+from tutelage.reproduction.findings import Finding
+
+Progress = Callable[[str, int, int], None]
+
+
+def show(findings: list[Finding]) -> None:
+    """Print every table, then every check: what holds and what does not should be the last thing on the screen."""
+    for finding in findings:
+        say(f"\n{finding.title}", style="bold")
+        if finding.missing:
+            say(f"skipped: {finding.missing}", style="yellow")
+        for one in finding.tables:
+            made = table(one.title, *one.headings)
+            for row in one.rows:
+                made.add_row(*(cell.replace("**", "") for cell in row))
+            console().print(made)
+        for remark in finding.remarks:
+            say(remark)
+    checks = [(finding.name, check) for finding in findings for check in finding.checks]
+    if checks:
+        say("\nWhat must show", style="bold")
+    for name, check in checks:
+        word, colour = ("holds", "green") if check.holds else ("FAILS", "red")
+        say(f"{word}  {name}: {check.claim}: {check.found}", style=colour)
+
+
+def made(
+    only: tuple[str, ...], out: Path, *, small: bool, data: Path | None, seeds: int, device: str, tell: Progress
+) -> list[Finding]:
+    """Make or read what was asked for."""
+    if not has_torch():
+        raise RecipeError("`torch` must be installed for this (pip install 'tutelage[torch]'). Got no such package instead.")
+    from tutelage.reproduction import segmentation
+    from tutelage.reproduction.pools import Bench
+
+    items = segmentation.chosen(only)
+    bench = Bench(out=out, data=data, small=small, seeds=seeds, device=device, progress=tell)
+    findings = []
+    for item in items:
+        tell(item.title, 0, 1)
+        findings.append(segmentation.reproduce(item, bench))
+        tell(item.title, 1, 1)
+    return findings
+
+
+def told(findings: list[Finding], out: Path, *, as_json: bool) -> int:
+    """Write the page and print it; give the exit code: 1 where a check fails, 2 where nothing could be made."""
+    from tutelage.reproduction import segmentation
+
+    files = segmentation.write(findings, out)
+    if as_json:
+        emit(segmentation.document(findings))
+    else:
+        show(findings)
+        say("\n" + "\n".join(f"wrote {file}" for file in files))
+    if all(finding.missing for finding in findings):
+        return 2
+    return int(any(not check.holds for finding in findings for check in finding.checks))

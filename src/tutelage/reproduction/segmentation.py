@@ -1,0 +1,102 @@
+"""The papers' figures and tables about masks, made again: each by its name, each computed once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+from tutelage.data.sources import MissingFiles
+from tutelage.privacy.errors import RecipeError
+from tutelage.recipes.sections import unknown
+from tutelage.reproduction import activation, components, compression, curves, stages
+from tutelage.reproduction.findings import Finding
+from tutelage.reproduction.pools import Bench
+
+FORM = 1  # raise it when figures are computed otherwise: what was kept is then computed anew
+
+
+@final
+@dataclass(frozen=True)
+class Item:
+    """Name one figure or table, and what makes it."""
+
+    name: str
+    title: str
+    make: Callable[[Bench], Finding]
+
+
+ITEMS = (
+    Item("theorem-4", "000 Theorem 4 and Eq. 13", components.theorem),
+    Item("components", "000 Fig. 1", components.search),
+    Item("naive", "000 Fig. 2", compression.naive),
+    Item("students", "000 Fig. 3", curves.students),
+    Item("thesis-compression", "002 Figs 4.1 and 4.2", compression.thesis),
+    Item("thesis-stages", "002 Table 4.1 and Fig. 4.3", stages.thesis),
+    Item("ball", "003 Fig. 2", activation.ball),
+    Item("compression", "003 Fig. 3", compression.compression),
+    Item("teachers", "003 Fig. 4", curves.teachers),
+    Item("stages", "003 Table 1", stages.tumours),
+)
+
+
+def chosen(only: tuple[str, ...] = ()) -> list[Item]:
+    """Pick figures and tables by their names; without any, all."""
+    known = tuple(item.name for item in ITEMS)
+    for word in only:
+        if word not in known:
+            raise unknown("only", word, known)
+    return [item for item in ITEMS if not only or item.name in only]
+
+
+def reproduce(item: Item, bench: Bench) -> Finding:
+    """Make a figure, or read it where it is finished; missing files skip it and say what is missing."""
+    folder, settings = bench.out / item.name, _settings(bench)
+    kept = Finding.read(folder)
+    if kept is not None and kept.settings == settings and all((folder / name).exists() for name in kept.pictures):
+        return kept
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecipeError(
+            f"`out` must be a folder that can be written. Got «{error.strerror}» for {bench.out} instead."
+        ) from None
+    begin = time.perf_counter()
+    try:
+        made = item.make(bench)
+    except MissingFiles as error:
+        return Finding(name=item.name, title=item.title, settings=settings, missing=str(error))
+    finding = replace(made, settings=settings, seconds=round(time.perf_counter() - begin, 1))
+    finding.save(folder)
+    return finding
+
+
+def _settings(bench: Bench) -> str:
+    volumes = "hippocampus" if bench.has_volumes else "scenes alone"
+    return f"form {FORM}, {'small' if bench.small else 'full'}, scale {bench.scale:g}, {volumes}, seeds {bench.seeds}"
+
+
+def document(findings: list[Finding]) -> list[dict[str, Any]]:
+    """Write findings as plain data."""
+    return [json.loads(json.dumps(asdict(finding))) for finding in findings]
+
+
+CAPTION = (
+    "Published beside ours: at the papers' own settings with the ε that they really cost, and at an honest (ε, δ). "
+    "Everything here is drawn or public anyway, so that stages behind the door can be shown. "
+    "000 is Fay, Sjölund and Oechtering 2022, 002 is Fay's thesis of 2019, 003 is Fay, Sjölund and Oechtering 2020."
+)
+
+
+def write(findings: list[Finding], out: Path) -> tuple[Path, Path]:
+    """Leave a summary for programs and a page for people."""
+    out.mkdir(parents=True, exist_ok=True)
+    plain, page = out / "segmentation.json", out / "segmentation.md"
+    plain.write_text(json.dumps(document(findings), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    took = sum(finding.seconds for finding in findings)
+    body = "\n".join(finding.markdown() for finding in findings)
+    page.write_text(f"# Segmentation: the papers' figures\n\n{CAPTION}\n\n{body}\n{took:.0f} s in all.\n", encoding="utf-8")
+    return plain, page

@@ -1,0 +1,231 @@
+"""Dice from a teacher to the student (002 Table 4.1, 003 Table 1): published, at the papers' noise, and at an honest one."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from tutelage.codecs.autoencoder import Autoencoder
+from tutelage.codecs.dct import DCT
+from tutelage.codecs.fitting import public_norm
+from tutelage.codecs.flips import Flips
+from tutelage.codecs.pca import PCA
+from tutelage.codecs.regionvotes import RegionVotes
+from tutelage.nets.unet import UNet
+from tutelage.planning import Aggregation, MeanPlan
+from tutelage.privacy.ledger import Budget
+from tutelage.privacy.units import Unit
+from tutelage.reproduction import drawing, studies
+from tutelage.reproduction.findings import Finding, Table
+from tutelage.reproduction.pools import Bench
+from tutelage.reproduction.studies import Column, Study
+from tutelage.runs import STAGES, RunFolder
+from tutelage.students.latent import Latent, LatentStudent
+from tutelage.students.masks import MaskStudent
+from tutelage.teachers.segmenter import Segmenter
+from tutelage.transfer import transfer
+
+ROWS = (
+    ("teacher", STAGES[1]),
+    ("encoded teacher", STAGES[2]),
+    ("ensemble", STAGES[3]),
+    ("ensemble + noise", "released masks"),
+    ("student", "private student"),
+    ("non-private", STAGES[0]),
+    ("public only: an empty mask", "control: public only, no answers (ε = 0)"),
+    ("mean shape, as the student's label", "control: mean shape, as the student's label"),
+    ("mean shape itself", "control: mean shape, constant"),
+)
+NOTE = (
+    "Stages before the noise are not private: they are shown because every image here is drawn or public anyway. "
+    "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
+)
+FACTS = (
+    ("ε true", "epsilon", "**{:.4g}**"),
+    ("δ", "delta", "{:g}"),
+    ("σ on the mean", "sigma", "{:.3g}"),
+    ("K", "teachers", "{:,}"),
+    ("N", "queries", "{:,}"),
+)
+
+
+def thesis(bench: Bench) -> Finding:
+    """Make 002 Table 4.1, and Fig. 4.3 from its first run."""
+    return _made(bench, studies.thesis(bench))
+
+
+def tumours(bench: Bench) -> Finding:
+    """Make 003 Table 1."""
+    return _made(bench, studies.tumours(bench))
+
+
+def _made(bench: Bench, study: Study) -> Finding:
+    """Run every column, and set the runs beside what was published."""
+    columns = []
+    for column in study.columns:
+        runs = [_run(bench, study, column, seed) for seed in range(bench.seeds)]
+        columns.append({key: [run[key] for run in runs if key in run] for key in {key for run in runs for key in run}})
+    rows = [_row(name, study.published.get(name, ""), key, columns) for name, key in ROWS]
+    rows.append(("ε claimed", study.published["ε claimed"], *("—" for _ in columns)))
+    for name, key, form in FACTS:
+        rows.append((name, study.published.get(name, ""), *(form.format(found[key][0]) for found in columns)))
+    first = RunFolder(bench.out / study.name / study.columns[0].name / "seed-0")
+    pictures = _strip(first, bench, study)
+    return Finding(
+        name=study.name,
+        title=study.title,
+        settings="",
+        tables=(Table("Dice at every stage", ("stage", "published", *(column.title for column in study.columns)), tuple(rows)),),
+        pictures=pictures,
+        remarks=(*study.remarks, NOTE),
+        numbers={column.name: found for column, found in zip(study.columns, columns, strict=True)},
+    )
+
+
+def _row(name: str, published: str, key: str, columns: Sequence[dict[str, Any]]) -> tuple[str, ...]:
+    return (name, published, *(_spread(column.get(key, [])) for column in columns))
+
+
+def _spread(values: list[float]) -> str:
+    if not values:
+        return ""
+    mean = f"{statistics.fmean(values):.3f}"
+    return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.3f}"
+
+
+def _run(bench: Bench, study: Study, column: Column, seed: int) -> dict[str, Any]:
+    """Carry out one transfer through the real door, or read it where it is finished."""
+    folder = RunFolder(bench.out / study.name / column.name / f"seed-{seed}")
+    unit = Unit(study.private.unit)
+    epsilon, sigma = column.epsilon, column.sigma
+    plan = MeanPlan(column.teachers, column.queries, sigma, epsilon, column.delta, study.bound, study.variables, unit=unit)
+    if column.codec == "autoencoder":
+        solved = plan.solved()
+        epsilon, sigma = solved.epsilon, solved.sigma
+    assert epsilon is not None
+    told = f"{column!r} {seed} {study.private!r} {study.teaching!r} {study.learning!r} {study.public!r} {len(study.shapes)}"
+    purpose = hashlib.sha256(told.encode()).hexdigest()
+    if not _finished(folder, purpose):
+        codec = _codec(bench, study, column, sigma or 0.0, folder)
+        transfer(
+            study.private,
+            study.public,
+            teachers=_teachers(bench, study, column, seed),
+            student=_student(bench, study, column, seed),
+            codec=codec,
+            budget=Budget(epsilon * (1 + 1e-9), column.delta, unit),
+            shards=column.teachers,
+            queries=column.queries,
+            out=folder.root,
+            aggregation=_aggregation(column),
+            test=study.test,
+            seed=seed,
+            purpose=purpose,
+            tuned_on="nothing but public or drawn images",
+            benchmark=bench.small,
+            resume=True,
+            progress=bench.progress,
+        )
+    return _read(folder, column)
+
+
+def _finished(folder: RunFolder, purpose: str) -> bool:
+    if not folder.guarantee.exists():
+        return False
+    return bool(json.loads(folder.guarantee.read_text(encoding="utf-8"))["recipe_sha256"] == purpose)
+
+
+def _aggregation(column: Column) -> Aggregation:
+    if column.codec == "regions":
+        return Aggregation("gnmax")
+    return Aggregation("mean", sigma=None if column.sigma is None else column.sigma * column.teachers)
+
+
+def _codec(bench: Bench, study: Study, column: Column, sigma: float, folder: RunFolder) -> Any:
+    """Fit the paper's autoencoder under the noise it will meet, once: another fit would be another codec."""
+    assert study.public.targets is not None
+    shape = tuple(study.public.targets.shape[1:])
+    if column.codec == "regions":
+        return RegionVotes(shape, 4)
+    if column.codec == "flips":
+        norm = study.norm or public_norm(np.asarray(study.shapes.targets))
+        kept = min(1000, math.prod(shape) // 4)
+        return Flips(DCT(shape, kept, 1.0), np.zeros(math.prod(shape), dtype=bool), norm)
+    if column.codec == "pca":
+        return _components(study, column)
+    path = folder.root.parent / "codec.safetensors"
+    if path.exists():
+        return Autoencoder.load(path, device=bench.device)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flat = len(shape) == 2
+    coder = Autoencoder.fit(
+        study.shapes, dim=study.variables, activation=study.activation, noise=sigma, device=bench.device,
+        steps=bench.count(350, 4000 if flat else 1500), batch=64 if flat else 8,
+        progress=lambda done, total: bench.say("autoencoder", done, total),
+    )  # fmt: skip
+    coder.save(path)
+    return coder
+
+
+def _components(study: Study, column: Column) -> PCA:
+    """Keep the components of public masks whose variance exceeds the noise (000, Eq. 14), about their mean, and shrink."""
+    norm = PCA.fit(study.shapes, components=64).norm
+    unit, price = Unit(study.private.unit), (column.epsilon, column.delta)
+    plan = MeanPlan(column.teachers, column.queries, None, *price, "ball", 64, norm, unit).solved()
+    return PCA.fit(study.shapes, noise=plan.sigma or 0.0, norm=norm)
+
+
+def _teachers(bench: Bench, study: Study, column: Column, seed: int) -> Segmenter:
+    """Train teachers, or take up those of another column with as many: they never saw a codec."""
+    kept = bench.out / study.name / "private" / f"teachers-{column.teachers}-{seed}"
+    network = UNet(shape=tuple(study.private.inputs.shape[1:]), widths=study.widths)
+    engine: Literal["auto", "sequential"] = "sequential" if bench.small else "auto"  # a search for the best one takes longer
+    few = bench.small and column.teachers > study.columns[0].teachers  # with less to learn from, fewer steps are enough
+    teaching = replace(study.teaching, steps=max(2, study.teaching.steps // 2)) if few else study.teaching
+    return Segmenter(network, training=teaching, engine=engine, device=bench.device, seed=seed, checkpoint=kept)
+
+
+def _student(bench: Bench, study: Study, column: Column, seed: int) -> Callable[[], Any]:
+    network = UNet(shape=tuple(study.private.inputs.shape[1:]), widths=study.widths)
+    if column.codec != "flips":
+        return lambda: MaskStudent(network, training=study.learning, device=bench.device, seed=seed)
+    steps = max(2, study.learning.steps)
+    latent = Latent(begin=study.learning, steps=steps, again=replace(study.learning, rate=study.learning.rate / 2))
+    return lambda: LatentStudent(network, settings=latent, device=bench.device, seed=seed)
+
+
+def _read(folder: RunFolder, column: Column) -> dict[str, Any]:
+    """Read what a finished run says: its scores, and what stands in its guarantee."""
+    told = json.loads(folder.guarantee.read_text(encoding="utf-8"))
+    scores = json.loads(folder.scores.read_text(encoding="utf-8"))
+    event = told["events"][0]
+    return {
+        **folder.read_controls(),
+        **scores,
+        "epsilon": float(told["epsilon"]),
+        "delta": float(told["delta"]),
+        "sigma": float(event["sigma"]) / (column.teachers if column.codec != "regions" else 1),
+        "teachers": column.teachers,
+        "queries": column.queries,
+    }
+
+
+def _strip(folder: RunFolder, bench: Bench, study: Study) -> tuple[str, ...]:
+    """Draw some public images at every stage of the papers' own run; a volume is cut through its middle."""
+    with np.load(folder.samples, allow_pickle=False) as found:
+        samples = {name: np.asarray(found[name], dtype=np.float32) for name in found.files}
+    behind = np.load(folder.pictures, allow_pickle=False).astype(np.float32)  # (3, images, *space)
+    titles = ("one teacher", "encoded", "ensemble")
+    columns = [("image", samples["inputs"][:, 0]), ("truth", samples["truth"]), *zip(titles, behind, strict=True)]
+    columns += [("+ noise", samples["answers"]), ("student", samples["student"])]
+    if study.public.inputs.ndim == 5:
+        columns = [(title, masks[..., masks.shape[-1] // 2]) for title, masks in columns]
+    drawing.save(drawing.strip(columns), bench.out / study.name / "strip.svg")
+    return ("strip.svg",)

@@ -1,0 +1,165 @@
+"""A student that never decodes: it asks which of its few freedoms makes its masks measure what was let out.
+
+All N answers together say about K²μ²‖deviation‖²/(2C²) nats about how images deviate from their mean shape, whatever N is:
+enough for hundreds of numbers, not for a network. So the network learns from the mean shape first, and only a few of its
+parameters are then moved by the answers, all of them at once and in code space, where the noise is white.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from tutelage.answers import Answers
+from tutelage.data.dataset import Public
+from tutelage.nets.inputs import as_float, as_inputs, pick_device
+from tutelage.nets.masks import MaskModel
+from tutelage.nets.networks import Factory
+from tutelage.nets.training import State, Training
+from tutelage.nets.unet import UNet, Which, free_parameters
+from tutelage.nets.warps import VOLUMES
+from tutelage.privacy.errors import RecipeError
+from tutelage.students.shapes import mean_shape
+from tutelage.students.stack import Progress, train_masks
+
+Freedom = Literal["auto", "head", "norms", "last", "all"]
+PER_SIGNAL = 30
+
+
+@final
+@dataclass(frozen=True, kw_only=True)
+class Latent:
+    """Say how the student learns: from the mean shape, from the codes, and from what it then says itself."""
+
+    begin: Training = field(default=Training(steps=600, batch=4, augmentation=VOLUMES))
+    free: Freedom = "auto"  # which parameters the codes may move; "auto" lets the noise decide, before looking
+    steps: int = 300
+    rate: float = 1e-2
+    batch: int = 8  # images per step in code space
+    again: Training | None = field(default=Training(steps=600, batch=4, rate=1e-3, augmentation=VOLUMES))  # on its own masks
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "batch"):
+            value = getattr(self, name)
+            if not (isinstance(value, int) and value >= 1):
+                raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {value!r} instead.")
+        if not self.rate > 0:
+            raise RecipeError(f"`rate` must be > 0. Got {self.rate!r} instead.")
+        if self.free not in ("auto", "head", "norms", "last", "all"):
+            raise RecipeError(f"`free` must be 'auto', 'head', 'norms', 'last' or 'all'. Got {self.free!r} instead.")
+
+
+@final
+class LatentStudent:
+    """Learn from noisy codes of masks. All of it is post-processing of what was let out."""
+
+    def __init__(
+        self,
+        network: Factory | None = None,
+        *,
+        settings: Latent | None = None,
+        threshold: float = 0.5,
+        window: tuple[int, ...] | None = None,
+        device: str = "auto",
+        seed: int = 0,
+    ) -> None:
+        self.network, self.settings, self.threshold, self.window = network, settings or Latent(), threshold, window
+        self.device, self.seed = device, seed
+
+    def fit(self, public: Public, answers: Answers, *, progress: Progress | None = None) -> MaskModel:
+        """Learn from one set of answers. Exact masks, which have no codes, are simply learned."""
+        return self.fit_all(public, [answers], progress=progress)[0]
+
+    def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
+        """Learn from several releases about the same questions, a student each."""
+        how, place = self.settings, pick_device(self.device)
+        pool = as_inputs(np.asarray(public.inputs)).to(place)
+        factory = self.network or UNet(shape=tuple(pool.shape[1:]))
+        if not all(answers.noisy for answers in sets):
+            masks = [np.clip(answers.values, 0, 1) for answers in sets]
+            states = train_masks(factory, pool[sets[0].chosen], masks, training=how.begin, seed=self.seed, progress=progress)
+            return [self._model(factory, state) for state in states]
+        parts = Parts(progress, len(sets), how)
+        shapes = [mean_shape(answers.linear()) for answers in sets]
+        labels = [np.broadcast_to(shape, (len(pool), *shape.shape)) for shape in shapes]
+        began = train_masks(factory, pool, labels, training=how.begin, seed=self.seed, progress=parts.next(how.begin.steps))
+        tick = parts.next(how.steps)
+        moved = []
+        for number, (state, answers) in enumerate(zip(began, sets, strict=True)):
+            moved.append(self._moved(factory, state, pool[answers.chosen], answers))
+            tick((number + 1) * how.steps, len(sets) * how.steps)
+        first = [self._model(factory, state) for state in began]
+        models = [self._model(factory, state, began=one) for state, one in zip(moved, first, strict=True)]
+        if how.again is None:
+            return models
+        own = [model.probabilities(public.inputs) for model in models]
+        states = train_masks(
+            factory, pool, own, training=how.again, seed=self.seed + 1, start=moved, progress=parts.next(how.again.steps)
+        )
+        return [self._model(factory, state, began=one) for state, one in zip(states, models, strict=True)]
+
+    def _model(self, factory: Factory, state: State, began: MaskModel | None = None) -> MaskModel:
+        return MaskModel(factory, state, threshold=self.threshold, window=self.window, device=self.device, began=began)
+
+    def _moved(self, factory: Factory, state: State, images: Tensor, answers: Answers) -> State:
+        """Move the free parameters to where the network's masks measure what was let out."""
+        how, place, found = self.settings, images.device, answers.measured()
+        network = factory().to(place)
+        network.load_state_dict(state)
+        names = free_parameters(network, freedom(network, answers) if how.free == "auto" else how.free)
+        free = {name: tensor.detach().clone().requires_grad_() for name, tensor in network.named_parameters() if name in names}
+        optimizer = torch.optim.Adam(list(free.values()), lr=how.rate)
+        matrix = torch.from_numpy(found.matrix).to(place)  # (dimension, pixels)
+        values = torch.from_numpy(found.values.astype(np.float32)).to(place)  # (questions, dimension)
+        generator, half = torch.Generator().manual_seed(self.seed), how.begin.half(place)
+        batch = min(how.batch, len(images))
+        for step in range(how.steps):
+            rows = torch.randperm(len(images), generator=generator)[:batch].to(place)
+            with torch.autocast(place.type, dtype=torch.bfloat16, enabled=half):
+                logits = functional_call(network, free, (as_float(images[rows]),))
+            shares = logits.float().sigmoid().flatten(1)  # (batch, pixels)
+            loss = ((shares @ matrix.T - values[rows]) / answers.sigma).square().sum() / batch
+            optimizer.zero_grad()
+            loss.backward()
+            for group in optimizer.param_groups:
+                group["lr"] = how.rate * 0.5 * (1 + np.cos(np.pi * step / how.steps))
+            optimizer.step()
+        return {**{name: tensor.cpu() for name, tensor in state.items()}, **{name: t.detach().cpu() for name, t in free.items()}}
+
+
+def freedom(network: nn.Module, answers: Answers) -> Which:
+    """Free the largest group of parameters that the answers can tell apart from their noise; a few steps are a bridle too.
+
+    What they can tell: a deviation as long as the mean shape itself, over the noise, N times. Nothing else of them enters.
+    Per such unit of signal PER_SIGNAL parameters may move: on public pools that was better than one each.
+    """
+    told = len(answers) * float(np.square(np.clip(answers.mean, 0, 1)).sum()) / answers.sigma**2
+    parameters = dict(network.named_parameters())
+    choices: tuple[Which, ...] = ("head", "norms", "last")
+    sizes = {which: sum(parameters[name].numel() for name in free_parameters(network, which)) for which in choices}
+    return max((which for which in choices if sizes[which] <= PER_SIGNAL * told), key=sizes.__getitem__, default="head")
+
+
+@final
+class Parts:
+    """Count the steps of three trainings as one."""
+
+    def __init__(self, progress: Progress | None, students: int, how: Latent) -> None:
+        self.progress, self.students, self.before = progress, students, 0
+        self.total = students * (how.begin.steps + how.steps + (how.again.steps if how.again else 0))
+
+    def next(self, steps: int) -> Progress:
+        """Give the progress of the next training."""
+        before, self.before = self.before, self.before + self.students * steps
+
+        def tick(done: int, _: int) -> None:
+            if self.progress:
+                self.progress(before + done, self.total)
+
+        return tick

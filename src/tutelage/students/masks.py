@@ -1,0 +1,53 @@
+"""A student of masks: learns decoded answers, bent with their images into many more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+import numpy as np
+import torch
+
+from tutelage.answers import Answers
+from tutelage.data.dataset import Public
+from tutelage.nets.inputs import as_inputs, pick_device
+from tutelage.nets.masks import MaskModel
+from tutelage.nets.networks import Factory
+from tutelage.nets.training import Training
+from tutelage.nets.unet import UNet
+from tutelage.nets.warps import VOLUMES
+from tutelage.students.stack import Progress, train_masks
+
+TRAINING = Training(steps=600, batch=4, augmentation=VOLUMES)
+
+
+@final
+class MaskStudent:
+    """Learn from masks as they were decoded, clipped to [0, 1]: as shares, so that a doubtful pixel is a doubtful label."""
+
+    def __init__(
+        self,
+        network: Factory | None = None,
+        *,
+        training: Training = TRAINING,
+        threshold: float = 0.5,
+        window: tuple[int, ...] | None = None,
+        device: str = "auto",
+        seed: int = 0,
+    ) -> None:
+        self.network, self.training, self.threshold, self.window = network, training, threshold, window
+        self.device, self.seed = device, seed
+
+    def fit(self, public: Public, answers: Answers, *, progress: Progress | None = None) -> MaskModel:
+        """Learn from one set of answers."""
+        return self.fit_all(public, [answers], progress=progress)[0]
+
+    def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
+        """Learn from several sets of answers about the same questions, a student each."""
+        images = as_inputs(np.asarray(public.inputs)[sets[0].chosen]).to(pick_device(self.device))
+        factory = self.network or UNet(shape=tuple(images.shape[1:]))
+        masks: list[Any] = [np.clip(answers.values, 0, 1) for answers in sets]
+        states = train_masks(factory, images, masks, training=self.training, seed=self.seed, progress=progress)
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        return [MaskModel(factory, state, threshold=self.threshold, window=self.window, device=self.device) for state in states]

@@ -1,0 +1,43 @@
+"""The mean shape out of noisy answers: bands of frequencies, each shrunk by how much of it is noise."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import fft
+
+from tutelage.answers import Answers
+
+Array = npt.NDArray[Any]
+
+
+def mean_shape(answers: Answers) -> Array:
+    """Give the mean of all answers in [0, 1], (*shape) float32, with its noise taken down.
+
+    The noise on a decoded mask is at most `sigma` in every direction, and the mean of N has a √N-th of it. Of each band of
+    frequencies the part that noise explains is taken off (Wiener's filter with the power that is seen).
+    """
+    mean = answers.mean
+    if not answers.noisy:
+        return np.clip(mean, 0, 1).astype(np.float32)
+    spectrum = fft.dctn(mean, norm="ortho")
+    radius = np.sqrt(sum(np.ix_(*[(np.arange(size) / size) ** 2 for size in mean.shape])))
+    order = np.argsort(radius, axis=None, kind="stable")
+    gains = np.ones(spectrum.size)
+    noise = answers.sigma**2 / len(answers)
+    flat = spectrum.reshape(-1)
+    for band in np.array_split(order, _edges(len(order))):
+        power = float(np.square(flat[band]).mean())
+        gains[band] = max(0.0, 1 - noise / power) if power > 0 else 0.0
+    return np.clip(fft.idctn(spectrum * gains.reshape(spectrum.shape), norm="ortho"), 0, 1).astype(np.float32)
+
+
+def _edges(count: int) -> list[int]:
+    """Cut sorted frequencies into bands that double in size: the low ones matter one by one, the high ones in crowds."""
+    edges, edge = [], 8.0
+    while edge < count:
+        edges.append(int(edge))
+        edge *= 1.6
+    return edges

@@ -1,0 +1,120 @@
+"""Labels as answers: votes and their winner, or every class's noisy share."""
+
+from __future__ import annotations
+
+import csv
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.asking import Interview, Labels, Model, Progress
+from tutelage.data.dataset import Private, Public
+from tutelage.planning import Sanitise
+from tutelage.privacy import accounting
+from tutelage.privacy.curator import Curator
+from tutelage.privacy.ledger import Entry
+from tutelage.runs import RunFolder
+from tutelage.tasks.task import Students
+
+Array = npt.NDArray[Any]
+_SAMPLES = 40  # public questions with their answers that the report can show
+
+
+@final
+class Labelling:
+    """Ask for labels of public records."""
+
+    def __init__(self, interview: Interview) -> None:
+        self.interview, self.public, self.how = interview, interview.public, interview.how
+
+    @property
+    def adaptive(self) -> bool:
+        """Tell whether the price depends on what was answered."""
+        return self.interview.adaptive
+
+    def ask(self, curator: Curator, student: Students, folder: RunFolder, say: Progress) -> Labels:
+        """Hold the interview."""
+        return self.interview.hold(curator, student, folder.rounds, say)
+
+    def account(self, curator: Curator, folder: RunFolder) -> float | None:
+        """Seal the data-dependent ε where it belongs, and publish its sanitised form where that was planned."""
+        if self.how.vectors:
+            return None  # a mean's price does not depend on the data
+        sanitised = _sanitised(curator, self.how.sanitise)
+        budget = curator.ledger.budget
+        if budget.unit.teachers == 1 and _answered(curator.ledger.entries()):
+            orders = accounting.ORDERS
+            raw = curator.data_dependent_rdp(orders).map(lambda rdp: accounting.rdp_to_epsilon(rdp, orders, budget.delta)[0])
+            raw.store(folder.private / "data_dependent_epsilon.npy")
+        return sanitised
+
+    def lesson(self, answers: Labels) -> Array:
+        """Give labels (records,) with -1 where nothing was answered, or shares (records, classes) with NaN there."""
+        return answers.values if answers.shares is None else answers.shares
+
+    def counts(self, answers: Labels) -> dict[str, int]:
+        """Count the teachers' labels and the student's own."""
+        return answers.counts()
+
+    def scores(self, model: Model, answers: Labels, test: Public, student: Students) -> dict[str, float]:
+        """Score the student, and the controls that need no private data, on public test data."""
+        scores = {"private student": _accuracy(model, test)}
+        if self.public.targets is not None and (answers.values >= 0).any():
+            right = answers.values == self.public.targets
+            for name, some in (("released labels", answers.released), ("reinforced labels", answers.reinforced)):
+                if some.any():
+                    scores[name] = float(np.mean(right[some]))
+            truth = np.where(answers.values >= 0, self.public.targets, -1)
+            scores["control: same questions, true labels"] = (
+                scores["private student"]  # every answer was right: the same student again
+                if answers.shares is None and np.array_equal(truth, answers.values)
+                else _accuracy(student().fit(self.public.unlabelled(), truth), test)
+            )
+        # Without private data and without public labels one class is as good as another.
+        scores["control: public only, no answers (ε = 0)"] = float(np.mean(test.targets == np.bincount(test.targets).argmax()))
+        return scores
+
+    def controls(self, teachers: Any, private: Private, answers: Any, test: Public, student: Students, folder: RunFolder) -> None:
+        """Score what only the owner of the data may know, and leave it under `private/` (names: runs.CONTROLS, in order)."""
+        everything = Public.of(private.inputs, source="private, for the control alone")
+        unprotected = _accuracy(student().fit(everything, private.targets), test)
+
+        def figures(votes: Array) -> Array:
+            ballots = votes[..., None] == np.arange(votes.max() + 1)
+            plurality = ballots.sum(axis=0).argmax(axis=-1)
+            return np.asarray([unprotected, np.mean(plurality == test.targets), np.mean(votes == test.targets)])
+
+        teachers.vote(test.inputs).map(figures).store(folder.controls)
+
+    def publish(self, folder: RunFolder, model: Model, answers: Labels, *, expose: bool) -> None:
+        """Write the labels, and some of the images they belong to."""
+        with folder.labels.open("w", newline="", encoding="utf-8") as file:
+            rows = csv.writer(file)
+            rows.writerow(["public_record", "label", "source"])
+            by = np.where(answers.reinforced, "student", "teachers")
+            rows.writerows((index, int(answers.values[index]), by[index]) for index in np.flatnonzero(answers.values >= 0))
+        shown = np.flatnonzero(answers.values >= 0)[:_SAMPLES]
+        np.savez_compressed(folder.samples, inputs=self.public.inputs[shown], labels=answers.values[shown])
+
+
+def _answered(rows: list[Entry]) -> bool:
+    """Tell whether the book holds a release at all: kills may have used up a whole budget before one."""
+    return any(row.kind == "release" for row in rows)
+
+
+def _sanitised(curator: Curator, sanitise: Sanitise | None) -> float | None:
+    """Publish the data-dependent ε where that was planned and is still affordable (a crash may have used up its room)."""
+    rows = curator.ledger.entries()
+    if sanitise is None or not _answered(rows):
+        return None
+    release = sanitise.release()
+    charge, after = rows[-2:]
+    kept = after.kind == "release" and charge.body.get("event", {}).get("kind") == "SmoothRelease"
+    if not kept and not curator.ledger.affordable(release.event()):
+        return None
+    return curator.sanitised_epsilon(release, order=sanitise.order)
+
+
+def _accuracy(model: Model, data: Public) -> float:
+    return float(np.mean(model.predict(data.inputs) == data.targets))

@@ -1,0 +1,42 @@
+"""What a transfer is about: labels or masks. Everything else is the same walk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tutelage.asking import Model, Progress
+from tutelage.data.dataset import Private, Public
+from tutelage.privacy.curator import Curator
+from tutelage.runs import RunFolder
+
+Students = Callable[[], Any]  # each call makes one that knows nothing yet
+
+
+class Task(Protocol):
+    """Ask the curator, and judge what a student made of the answers."""
+
+    @property
+    def adaptive(self) -> bool:
+        """Tell whether the price depends on what was answered, so that only the budget may be quoted."""
+
+    def ask(self, curator: Curator, student: Students, folder: RunFolder, say: Progress) -> Any:
+        """Hold the whole conversation and give the answers."""
+
+    def account(self, curator: Curator, folder: RunFolder) -> float | None:
+        """Leave the data-dependent ε under `private/`, and give its sanitised release where one was planned."""
+
+    def lesson(self, answers: Any) -> Any:
+        """Give what a student's `fit` takes beside the public pool."""
+
+    def counts(self, answers: Any) -> dict[str, int]:
+        """Count the answers, by whose they are."""
+
+    def scores(self, model: Model, answers: Any, test: Public, student: Students) -> dict[str, float]:
+        """Score the student, and the controls that need no private data, on public test data."""
+
+    def controls(self, teachers: Any, private: Private, answers: Any, test: Public, student: Students, folder: RunFolder) -> None:
+        """Score what only the owner of the data may know, and leave it under `private/`."""
+
+    def publish(self, folder: RunFolder, model: Model, answers: Any, *, expose: bool) -> None:
+        """Write the answers, and a few of them for the report to show; `expose` says that stages may be shown too."""

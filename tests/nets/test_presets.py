@@ -1,0 +1,38 @@
+"""The papers' U-Nets by name: MONAI builds them, without layers that mix a batch."""
+
+import sys
+
+import pytest
+import torch
+
+from tutelage.nets.networks import describe, refuse_batch_mixing, restore
+from tutelage.nets.presets import PRESETS, Preset
+from tutelage.privacy.errors import RecipeError
+
+SHAPES = {"sisi-2d": (1, 64, 64), "brats-2d": (4, 32, 32), "brats-3d": (4, 16, 16, 16)}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_builds_one_logit_per_pixel(name: str) -> None:
+    pytest.importorskip("monai")
+    network, shape = Preset(name)(), SHAPES[name]
+    refuse_batch_mixing(network)
+    with torch.no_grad():
+        assert network.eval()(torch.rand(1, *shape)).shape == (1, 1, *shape[1:])
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_survives_its_description(name: str) -> None:
+    assert restore(describe(Preset(name))) == Preset(name)
+
+
+def test_an_unknown_name_is_refused_with_the_nearest() -> None:
+    with pytest.raises(RecipeError, match=r"`name` must be one of .* Did you mean 'brats-3d'\?"):
+        Preset("brats3d")
+
+
+def test_without_monai_it_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "monai", None)
+    monkeypatch.setitem(sys.modules, "monai.networks.nets", None)
+    with pytest.raises(RecipeError, match=r"tutelage\[medical\]"):
+        Preset("sisi-2d")()

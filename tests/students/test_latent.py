@@ -1,0 +1,157 @@
+"""A student of codes: it moves a few of its parameters to where its masks measure what was let out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.students.blobs import NETWORK, QUICK, TRAINING, Watched, answered, blobs
+
+from tutelage.answers import Answers
+from tutelage.codecs.pixels import Pixels
+from tutelage.data.dataset import Public
+from tutelage.metrics import dice
+from tutelage.nets.masks import MaskModel
+from tutelage.nets.unet import UNet, free_parameters
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.students import latent
+from tutelage.students.latent import Latent, LatentStudent, freedom
+from tutelage.students.masks import MaskStudent
+
+SETTINGS = Latent(begin=TRAINING, steps=100, again=replace(TRAINING, steps=60, rate=1e-3))
+HASTE = Latent(begin=QUICK, steps=3, again=None, batch=4)
+
+
+def student(settings: Latent = HASTE, **told: Any) -> LatentStudent:
+    return LatentStudent(NETWORK, settings=settings, device="cpu", **told)
+
+
+def same(one: MaskModel, two: MaskModel) -> bool:
+    return all(torch.equal(one.state[name], two.state[name]) for name in one.state)
+
+
+def test_at_high_noise_codes_teach_more_than_what_is_decoded_from_them() -> None:
+    images, masks = blobs(40, 1)
+    new, truth = blobs(60, 2)
+    answers = answered(masks, 3.0)
+    model = student(SETTINGS).fit(Watched(images), answers)
+    decoded = MaskStudent(NETWORK, training=TRAINING, device="cpu").fit(Public.of(images), answers)
+    scores = [float(dice(one.predict(new), truth).mean()) for one in (model, decoded)]
+    assert scores[0] > scores[1] + 0.02
+    assert scores[0] > 0.8
+
+
+def test_at_low_noise_codes_teach_what_the_mean_shape_does_not_know() -> None:
+    images, masks = blobs(40, 1)
+    new, truth = blobs(60, 2)
+    model = student(replace(SETTINGS, again=None)).fit(Public.of(images), answered(masks, 0.5))
+    after, before = (float(dice(one.predict(new), truth).mean()) for one in (model, model.beginning))
+    assert after > before + 0.03
+
+
+# ── what it looks at ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_public_targets_are_never_read() -> None:
+    images, masks = blobs(10, 0)
+    for answers in (answered(masks, 1.0), Answers.exact(masks)):
+        blind = student(replace(HASTE, again=QUICK)).fit(Watched(images), answers)
+        assert same(blind, student(replace(HASTE, again=QUICK)).fit(Public.of(images, 1 - masks), answers))
+
+
+def test_exact_masks_are_simply_learned() -> None:
+    images, masks = blobs(10, 0)
+    answers = replace(Answers.exact(masks), chosen=np.arange(9, -1, -1))
+    model = student().fit(Public.of(images), answers)
+    assert same(model, MaskStudent(NETWORK, training=QUICK, device="cpu").fit(Public.of(images), answers))
+    assert model.beginning is model
+
+
+def test_codes_move_what_is_free_and_nothing_else() -> None:
+    images, masks = blobs(10, 0)
+    for free in ("head", "norms", "last", "all"):
+        model = student(replace(HASTE, free=free)).fit(Public.of(images), answered(masks, 1.0))  # type: ignore[arg-type]
+        before = model.beginning.state
+        moved = {name for name, tensor in model.state.items() if not torch.equal(tensor, before[name])}
+        assert moved == set(free_parameters(NETWORK(), free))
+
+
+def test_the_beginning_knows_the_mean_shape_and_no_code() -> None:
+    images, masks = blobs(10, 0)
+    answers = answered(masks, 1.0)
+    other = replace(answers, codes=np.random.default_rng(5).permutation(answers.codes))  # the same mean
+    one, two = (student().fit(Public.of(images), some) for some in (answers, other))
+    assert same(one.beginning, two.beginning)
+    assert not same(one, two)
+
+
+def test_a_codec_that_is_not_linear_is_refused_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, masks = blobs(6, 0)
+    monkeypatch.setattr(latent, "train_masks", lambda *_, **__: pytest.fail("trained"))
+    with pytest.raises(DataError, match="`codec` must be linear"):
+        student().fit(Public.of(images), answered(masks, 1.0, codec=Pixels((16, 16))))
+
+
+# ── how much it frees ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_freedom_grows_as_the_noise_falls() -> None:
+    _, masks = blobs(40, 0)
+    network, answers = UNet(shape=(1, 16, 16), widths=(16, 32, 64))(), answered(masks, 1.0)
+    sizes = {which: sum(dict(network.named_parameters())[name].numel() for name in free_parameters(network, which))
+             for which in ("head", "norms", "last")}  # fmt: skip
+    chosen = [freedom(network, replace(answers, sigma=sigma)) for sigma in (1e6, 30.0, 1.0)]
+    assert [sizes[which] for which in chosen] == sorted(sizes[which] for which in chosen)
+    assert chosen[0] == "head"
+    assert sizes[chosen[2]] == max(sizes.values())
+    assert len(set(chosen)) > 1
+
+
+def test_freedom_depends_on_the_noise_and_the_mean_alone() -> None:
+    _, masks = blobs(40, 0)
+    network = NETWORK()
+    for sigma in np.geomspace(0.1, 1e4, 12):
+        answers = answered(masks, float(sigma))
+        shuffled = replace(answers, codes=answers.codes * 7, values=answers.values[::-1], chosen=answers.chosen[::-1])
+        assert freedom(network, answers) == freedom(network, shuffled)
+
+
+# ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_one_student_for_every_release_and_one_count_of_steps() -> None:
+    images, masks = blobs(10, 0)
+    sets, told = [answered(masks, 1.0, seed=seed, chosen=[2, 5, 7, 9]) for seed in (0, 1)], []
+    settings = replace(HASTE, again=QUICK)
+    models = student(settings).fit_all(Public.of(images), sets, progress=lambda *step: told.append(step))
+    assert same(models[0], student(settings).fit(Public.of(images), sets[0]))
+    assert not same(*models)
+    assert [done for done, _ in told] == [3, 6, 9, 12, 15, 18]
+    assert {total for _, total in told} == {18}
+    assert models[0].began is not models[0].beginning
+
+
+def test_threshold_window_and_network_go_into_the_model() -> None:
+    images, masks = blobs(4, 0)
+    settings = Latent(begin=replace(QUICK, steps=1), steps=1, again=None)
+    model = LatentStudent(settings=settings, threshold=0.3, window=(8, 8), device="cpu").fit(
+        Public.of(images), answered(masks, 1.0)
+    )
+    assert (model.threshold, model.window, model.factory) == (0.3, (8, 8), UNet(shape=(1, 16, 16)))
+
+
+@pytest.mark.parametrize(
+    ("told", "rule"),
+    [
+        ({"steps": 0}, "`steps` must be a whole number ≥ 1. Got 0"),
+        ({"batch": 1.5}, "`batch` must be a whole number ≥ 1. Got 1.5"),
+        ({"rate": 0.0}, "`rate` must be > 0. Got 0.0"),
+        ({"free": "some"}, "`free` must be 'auto', 'head', 'norms', 'last' or 'all'. Got 'some'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(told: dict[str, Any], rule: str) -> None:
+    with pytest.raises(RecipeError, match=rule):
+        Latent(**told)

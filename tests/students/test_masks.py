@@ -1,0 +1,86 @@
+"""A student of decoded masks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from tests.students.blobs import NETWORK, QUICK, TRAINING, Watched, answered, blobs
+
+from tutelage.answers import Answers
+from tutelage.data.dataset import Public
+from tutelage.metrics import dice
+from tutelage.nets.masks import MaskModel
+from tutelage.nets.training import Training
+from tutelage.nets.unet import UNet
+from tutelage.students.masks import MaskStudent
+from tutelage.students.stack import train_masks
+
+
+def student(training: Training = QUICK, **told) -> MaskStudent:
+    return MaskStudent(NETWORK, training=training, device="cpu", **told)
+
+
+def same(one: MaskModel, two: MaskModel) -> bool:
+    return all(torch.equal(one.state[name], two.state[name]) for name in one.state)
+
+
+def test_masks_are_learned_and_their_targets_not_read() -> None:
+    images, masks = blobs(30, 0)
+    model = student(TRAINING).fit(Watched(images), Answers.exact(masks))
+    new, truth = blobs(20, 1)
+    assert dice(model.predict(new), truth).mean() > 0.85
+
+
+def test_only_what_was_asked_about_is_learned_from() -> None:
+    images, masks = blobs(30, 0)
+    answers = answered(masks, 0.1, chosen=[3, 17, 4, 29])
+    others = images.copy()
+    others[np.setdiff1d(np.arange(30), answers.chosen)] = 9.0
+    one = student().fit(Public.of(images), answers)
+    assert same(one, student().fit(Public.of(others), answers))
+    assert not same(one, student().fit(Public.of(images[::-1]), answers))
+
+
+def test_noise_beyond_a_share_is_cut_off() -> None:
+    images, masks = blobs(10, 0)
+    answers = answered(masks, 2.0)
+    assert answers.values.min() < -0.5
+    cut = replace(answers, values=np.clip(answers.values, 0, 1))
+    assert same(student().fit(Public.of(images), answers), student().fit(Public.of(images), cut))
+
+
+def test_a_student_for_every_set_of_answers() -> None:
+    images, masks = blobs(10, 0)
+    sets, told = [answered(masks, 0.5, seed=seed) for seed in (0, 1)], []
+    models = student().fit_all(Public.of(images), sets, progress=lambda done, total: told.append((done, total)))
+    assert same(models[0], student().fit(Public.of(images), sets[0]))
+    assert not same(*models)
+    assert told == [(3, 6), (6, 6)]
+
+
+def test_threshold_and_window_go_into_the_model() -> None:
+    images, masks = blobs(10, 0)
+    model = student(threshold=0.3, window=(8, 8)).fit(Public.of(images), Answers.exact(masks))
+    assert (model.threshold, model.window, model.began) == (0.3, (8, 8), None)
+
+
+def test_without_a_network_the_images_shape_makes_one() -> None:
+    images, masks = blobs(4, 0)
+    model = MaskStudent(training=replace(QUICK, steps=1), device="cpu").fit(Public.of(images), Answers.exact(masks))
+    assert model.factory == UNet(shape=(1, 16, 16))
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_training_goes_on_from_where_it_is_told(optimizer: str) -> None:
+    images, masks = blobs(8, 0)
+    training = replace(QUICK, optimizer=optimizer)
+    inputs = torch.from_numpy(images)
+    first = train_masks(NETWORK, inputs, [masks, 1 - masks], training=training, seed=0)
+    again = train_masks(NETWORK, inputs, [masks, 1 - masks], training=training, seed=0, start=first)
+    fresh = train_masks(NETWORK, inputs, [masks, 1 - masks], training=training, seed=0)
+    for k in range(2):
+        assert all(torch.equal(fresh[k][name], first[k][name]) for name in fresh[k])
+        assert any(not torch.equal(again[k][name], first[k][name]) for name in again[k])
