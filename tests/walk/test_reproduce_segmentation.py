@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,15 @@ def test_stages_go_through_the_door(name: str, epsilon: float, tmp_path: Path, m
     monkeypatch.setattr(stages, "transfer", lambda *_, **__: pytest.fail("run again"))
     (tmp_path / name / "figures.json").unlink()  # killed before the table was written: its runs are read
     assert made(name, bench).tables == found.tables
+
+
+def test_votes_for_regions_are_a_column_too(tmp_path: Path) -> None:
+    bench = tiny(tmp_path)
+    study = studies.thesis(bench)  # at full size the last column is such a one
+    column = replace(study.columns[-1], codec="regions", teachers=4, queries=2)
+    found = stages._run(bench, study, column, 0)
+    assert found["epsilon"] == pytest.approx(8.0, rel=1e-6)
+    assert found["sigma"] > 0
 
 
 def test_the_page_and_the_plain_file_say_the_same(tmp_path: Path) -> None:

@@ -211,7 +211,7 @@ def _read(folder: RunFolder, column: Column) -> dict[str, Any]:
         **scores,
         "epsilon": float(told["epsilon"]),
         "delta": float(told["delta"]),
-        "sigma": float(event["sigma"]) / (column.teachers if column.codec != "regions" else 1),
+        "sigma": float(event.get("sigma", event.get("scale"))) / column.teachers,  # of votes: on their shares
         "teachers": column.teachers,
         "queries": column.queries,
     }
