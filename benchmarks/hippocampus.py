@@ -157,7 +157,7 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
     from tutelage.nets.training import Training
     from tutelage.nets.unet import UNet
     from tutelage.nets.warps import VOLUMES
-    from tutelage.students.latent import Latent, LatentStudent
+    from tutelage.students.latent import Latent, LatentStudent, freedom
     from tutelage.students.masks import MaskStudent
     from tutelage.teachers.segmenter import Segmenter
 
@@ -217,14 +217,15 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
         for free in how.free:
             settings = Latent(begin=training, free=free, steps=how.latent_steps, rate=how.latent_rate, again=again)
             student = LatentStudent(network, settings=settings, device=how.device, seed=split)
-            for fact, model in zip(facts, student.fit_all(public.unlabelled(), sets), strict=True):
+            freed = [freedom(network(), answers) if free == "auto" else free for answers in sets]
+            for fact, model, group in zip(facts, student.fit_all(public.unlabelled(), sets), freed, strict=True):
                 stages_of = (("student of the mean shape", model.beginning), ("latent", model.began), ("latent, again", model))
                 for what, one in stages_of:
                     own = one.probabilities(public.inputs)
                     known = round(float(dice(own, public.targets).mean()), 4)
                     masks = one.predict(test.inputs)
                     close = round(float(surface_dice(masks, test.targets).mean()), 4)
-                    book.scored(what, masks, test.targets, pool=known, surface=close, free=free, **fact)
+                    book.scored(what, masks, test.targets, pool=known, surface=close, free=free, freed=group, **fact)
 
 
 def descent_rows(private: Private, public: Public, test: Public, book: Book, how: argparse.Namespace) -> None:
@@ -321,8 +322,7 @@ def main() -> None:
     lines = [line for path in how.collect or [how.rows] for line in path.read_text(encoding="utf-8").splitlines()]
     rows = [json.loads(line) for line in lines]
     figures = {"table": table(rows), "rows": [row for row in rows if "dice" in row]}
-    if how.collect:
-        result.write("hippocampus", {"trained on": how.gpu, **figures})
+    result.write("hippocampus", {"trained on": how.gpu, **figures})
     for row in figures["table"]:
         print(row)
 

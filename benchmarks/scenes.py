@@ -11,38 +11,20 @@ unet         a U-Net looks at the whole scene.
 How many questions are asked is a rule that was fixed before any test scene was looked at (`asked`).
 """
 
-# ruff: noqa: E402 (a stand-in must come before what imports it)
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import json
 import logging
 import math
 import os
-import sys
 import time
-import types
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "src"))
-
-
-def stand_in() -> None:
-    """Let the ensemble be imported where safetensors is not installed: nothing is saved here."""
-    if importlib.util.find_spec("safetensors") is None:
-        top, below = types.ModuleType("safetensors"), types.ModuleType("safetensors.torch")
-        top.__dict__.update(SafetensorError=OSError, safe_open=None)
-        below.__dict__.update(save=None)
-        sys.modules.update({"safetensors": top, "safetensors.torch": below})
-
-
-stand_in()
 
 import numpy as np
 import torch

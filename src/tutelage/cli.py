@@ -38,7 +38,9 @@ app.add_typer(reproduce_app, name="reproduce")
 
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's files (or where to download them).")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda: where networks learn.")]
-Engine = Annotated[str, typer.Option(help="auto, sequential, stacked, processes or ray: how teachers that are networks learn.")]
+Engine = Annotated[
+    str, typer.Option(help="auto, sequential, stacked, recorded, processes or ray: how teachers that are networks learn.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 
 

@@ -596,7 +596,7 @@ def paid_in_time(teachers: Zeros) -> bool:
 
 
 def heard(curator: Curator, inputs: np.ndarray) -> np.ndarray:
-    parts = curator._parts(len(inputs))
+    parts = curator._parts(inputs)
     return np.concatenate([curator._heard(inputs[part], curator._seeing(inputs[part])) for part in parts])
 
 
@@ -607,7 +607,7 @@ def paying_late(curator: Curator, inputs: np.ndarray, _: Any) -> np.ndarray:
 
 
 def paying_for_the_first_part(curator: Curator, inputs: np.ndarray, _: Any) -> np.ndarray:
-    curator.ledger.charge(curator.mechanism.event(), count=curator._parts(len(inputs))[0].stop)
+    curator.ledger.charge(curator.mechanism.event(), count=curator._parts(inputs)[0].stop)
     return heard(curator, inputs)
 
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, describe, restore
+from tutelage.nets.storage import read_tensors, write_tensors
 from tutelage.privacy.errors import DataError, RecipeError
 
 KIND = "tutelage.masks/1"
@@ -74,8 +75,6 @@ class MaskModel:
 
     def save(self, path: str | Path) -> Path:
         """Write weights, architecture, threshold and window to one safetensors file."""
-        from tutelage.nets.storage import write_tensors  # only here: machines that train need not have safetensors
-
         target = Path(path).with_suffix(".safetensors")
         told = {"kind": KIND, "network": describe(self.factory), "threshold": repr(self.threshold)}
         if self.window is not None:
@@ -86,8 +85,6 @@ class MaskModel:
     @classmethod
     def load(cls, path: str | Path, *, factory: Factory | None = None, device: str = "auto") -> MaskModel:
         """Read a model back; a network that is not from `tutelage.nets` needs its factory again."""
-        from tutelage.nets.storage import read_tensors
-
         state, told = read_tensors(path, kind=KIND)
         try:
             threshold = float(told["threshold"])

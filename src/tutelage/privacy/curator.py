@@ -25,7 +25,7 @@ Array = npt.NDArray[Any]
 T = TypeVar("T")
 
 UNANSWERED = -1
-_VALUES = 1 << 27  # coordinates of all teachers' ballots in memory at once, 1 GiB: masks and volumes are asked about in parts
+_VALUES = 1 << 27  # numbers of all teachers' masks or ballots in memory at once, 1 GiB: volumes are asked about in parts
 
 
 class Teachers(Protocol):
@@ -152,7 +152,7 @@ class Curator:
         """Charge, then act; once per step."""
         screen = self.screen
         first: Mechanism = self.mechanism if screen is None else screen
-        parts = self._parts(len(inputs))
+        parts = self._parts(inputs)
         codecs = [self._seeing(inputs[part]) for part in parts]
         if self.selection is not None:
             if self.affordable() < len(inputs):  # or the positions would be paid for, and no value would follow
@@ -195,12 +195,13 @@ class Curator:
             raise DataError(f"`vote` must give (teachers, {len(inputs)}, ...) for as many inputs. Got {ballots.shape} instead.")
         return ballots
 
-    def _parts(self, queries: int) -> list[slice]:
+    def _parts(self, inputs: Array) -> list[slice]:
         """Divide questions whose ballots are too long to be held at once. Each has its own noise: it is all one to the book."""
         if isinstance(self.mechanism, (GNMax, LNMax)):  # few coordinates, and one file of counts per charge
-            return [slice(0, queries)]
-        step = max(1, _VALUES // (self.codec.bound.dimension * getattr(self.mechanism, "teachers", 1)))
-        return [slice(start, min(start + step, queries)) for start in range(0, queries, step)]
+            return [slice(0, len(inputs))]
+        width = max(self.codec.bound.dimension, math.prod(inputs.shape[1:]))  # a mask is as large as its image
+        step = max(1, _VALUES // (width * getattr(self.mechanism, "teachers", 1)))
+        return [slice(start, min(start + step, len(inputs))) for start in range(0, len(inputs), step)]
 
     def decode(self, codes: Array, inputs: npt.ArrayLike) -> Array:
         """Turn codes into answers: post-processing. Where the screen kept silent, a label is -1 and a mask not a number."""

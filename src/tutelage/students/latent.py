@@ -38,7 +38,7 @@ class Latent:
     """Say how the student learns: from the mean shape, from the codes, and from what it then says itself."""
 
     begin: Training = field(default=Training(steps=600, batch=4, augmentation=VOLUMES))
-    free: Freedom = "auto"  # which parameters the codes may move; "auto" lets the noise decide, before looking
+    free: Freedom = "auto"  # which parameters the codes may move; "auto" lets the noise and the size of the mean shape decide
     steps: int = 300
     rate: float = 1e-2
     batch: int = 8  # images per step in code space
@@ -137,7 +137,7 @@ def freedom(network: nn.Module, answers: Answers) -> Which:
     """Free the largest group of parameters that the answers can tell apart from their noise; a few steps are a bridle too.
 
     What they can tell: a deviation as long as the mean shape itself, over the noise, N times. Nothing else of them enters.
-    Per such unit of signal PER_SIGNAL parameters may move: on public pools that was better than one each.
+    Per such unit of signal PER_SIGNAL parameters may move: on one public pool that was better than one each.
     """
     told = len(answers) * float(np.square(np.clip(answers.mean, 0, 1)).sum()) / answers.sigma**2
     parameters = dict(network.named_parameters())

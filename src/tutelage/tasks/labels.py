@@ -10,11 +10,9 @@ import numpy.typing as npt
 
 from tutelage.asking import Interview, Labels, Model, Progress
 from tutelage.data.dataset import Private, Public
-from tutelage.planning import Sanitise
-from tutelage.privacy import accounting
 from tutelage.privacy.curator import Curator
-from tutelage.privacy.ledger import Entry
 from tutelage.runs import RunFolder
+from tutelage.tasks.account import account
 from tutelage.tasks.task import Students
 
 Array = npt.NDArray[Any]
@@ -39,15 +37,7 @@ class Labelling:
 
     def account(self, curator: Curator, folder: RunFolder) -> float | None:
         """Seal the data-dependent ε where it belongs, and publish its sanitised form where that was planned."""
-        if self.how.vectors:
-            return None  # a mean's price does not depend on the data
-        sanitised = _sanitised(curator, self.how.sanitise)
-        budget = curator.ledger.budget
-        if budget.unit.teachers == 1 and _answered(curator.ledger.entries()):
-            orders = accounting.ORDERS
-            raw = curator.data_dependent_rdp(orders).map(lambda rdp: accounting.rdp_to_epsilon(rdp, orders, budget.delta)[0])
-            raw.store(folder.private / "data_dependent_epsilon.npy")
-        return sanitised
+        return account(curator, folder, self.how)
 
     def lesson(self, answers: Labels) -> Array:
         """Give labels (records,) with -1 where nothing was answered, or shares (records, classes) with NaN there."""
@@ -96,24 +86,6 @@ class Labelling:
             rows.writerows((index, int(answers.values[index]), by[index]) for index in np.flatnonzero(answers.values >= 0))
         shown = np.flatnonzero(answers.values >= 0)[:_SAMPLES]
         np.savez_compressed(folder.samples, inputs=self.public.inputs[shown], labels=answers.values[shown])
-
-
-def _answered(rows: list[Entry]) -> bool:
-    """Tell whether the book holds a release at all: kills may have used up a whole budget before one."""
-    return any(row.kind == "release" for row in rows)
-
-
-def _sanitised(curator: Curator, sanitise: Sanitise | None) -> float | None:
-    """Publish the data-dependent ε where that was planned and is still affordable (a crash may have used up its room)."""
-    rows = curator.ledger.entries()
-    if sanitise is None or not _answered(rows):
-        return None
-    release = sanitise.release()
-    charge, after = rows[-2:]
-    kept = after.kind == "release" and charge.body.get("event", {}).get("kind") == "SmoothRelease"
-    if not kept and not curator.ledger.affordable(release.event()):
-        return None
-    return curator.sanitised_epsilon(release, order=sanitise.order)
 
 
 def _accuracy(model: Model, data: Public) -> float:

@@ -20,6 +20,7 @@ from tutelage.privacy.errors import BudgetExceeded, RecipeError
 from tutelage.privacy.mechanisms import NoisyMean
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
+from tutelage.tasks.account import account
 from tutelage.tasks.task import Students
 
 Array = npt.NDArray[Any]
@@ -76,8 +77,8 @@ class Masking:
         return np.asarray(part[~new | (np.cumsum(new) <= curator.affordable())])
 
     def account(self, curator: Curator, folder: RunFolder) -> float | None:
-        """Nothing here depends on the data but the answers."""
-        return None
+        """Seal the data-dependent ε of votes for regions; a mean's price does not depend on the data."""
+        return account(curator, folder, self.how)
 
     def lesson(self, answers: Answers) -> Answers:
         """Give the answers as they are."""
@@ -121,7 +122,7 @@ class Masking:
         def figures(masks: Array) -> Array:
             alone = np.mean([dice(mask, truth) for mask in masks], axis=0)
             few = masks[:: max(1, len(masks) // _ENCODED)][:_ENCODED]
-            coded = [dice(codec.decode(_means(code), test.inputs), truth) for code in codec.encode(few)]
+            coded = [dice(codec.decode(_as_released(code), test.inputs), truth) for code in codec.encode(few)]
             together = dice(np.mean(masks, axis=0, dtype=np.float32), truth)
             return np.stack([alone, np.mean(coded, axis=0), together], axis=1)
 
@@ -154,13 +155,13 @@ class Masking:
         codec = self._seeing(images)
 
         def stages(masks: Array) -> Array:
-            behind = codec.decode(_means(codec.encode(masks[:1])[0]), images)
+            behind = codec.decode(_as_released(codec.encode(masks[:1])[0]), images)
             return np.stack([masks[0], behind, masks.mean(axis=0, dtype=np.float32)]).astype(np.float16)
 
         teachers.vote(images).map(stages).store(folder.pictures)
 
 
-def _means(ballots: Array) -> Array:
+def _as_released(ballots: Array) -> Array:
     """Give one teacher's ballots the form of a release: a one-hot vote is let out as its number."""
     return ballots.argmax(axis=-1) if ballots.dtype == bool else ballots
 

@@ -1,0 +1,40 @@
+"""The data-dependent price of votes: sealed under `private/`, and published only through a release that is paid for."""
+
+from __future__ import annotations
+
+from tutelage.planning import Aggregation, Sanitise
+from tutelage.privacy import accounting
+from tutelage.privacy.curator import Curator
+from tutelage.privacy.ledger import Entry
+from tutelage.runs import RunFolder
+
+
+def account(curator: Curator, folder: RunFolder, how: Aggregation) -> float | None:
+    """Leave the data-dependent ε, sealed, where it belongs, and give its sanitised form where that was planned."""
+    if how.vectors:
+        return None  # a mean's price does not depend on the data
+    sanitised = _sanitised(curator, how.sanitise)
+    budget = curator.ledger.budget
+    if budget.unit.teachers == 1 and _answered(curator.ledger.entries()):
+        orders = accounting.ORDERS
+        raw = curator.data_dependent_rdp(orders).map(lambda rdp: accounting.rdp_to_epsilon(rdp, orders, budget.delta)[0])
+        raw.store(folder.private / "data_dependent_epsilon.npy")
+    return sanitised
+
+
+def _answered(rows: list[Entry]) -> bool:
+    """Tell whether the book holds a release at all: kills may have used up a whole budget before one."""
+    return any(row.kind == "release" for row in rows)
+
+
+def _sanitised(curator: Curator, sanitise: Sanitise | None) -> float | None:
+    """Publish the data-dependent ε where that was planned and is still affordable (a crash may have used up its room)."""
+    rows = curator.ledger.entries()
+    if sanitise is None or not _answered(rows):
+        return None
+    release = sanitise.release()
+    charge, after = rows[-2:]
+    kept = after.kind == "release" and charge.body.get("event", {}).get("kind") == "SmoothRelease"
+    if not kept and not curator.ledger.affordable(release.event()):
+        return None
+    return curator.sanitised_epsilon(release, order=sanitise.order)
