@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
+
 import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from tutelage.baselines.cohort import Cohort, check_distortion, places  # noqa: E402
+from tutelage.baselines.cohort import Cohort, check_distortion, check_targets, places, taking_part  # noqa: E402
 from tutelage.data.dataset import Private  # noqa: E402
 from tutelage.nets.augmentation import Augmentation  # noqa: E402
 from tutelage.nets.warps import Warp  # noqa: E402
@@ -47,6 +50,45 @@ def test_replacing_one_unit_moves_no_other() -> None:
     for before, after in zip(drawn(here, 4, augmentation=warp), drawn(there, 4, augmentation=warp), strict=True):
         assert (before[[0, 1, 3, 4]] == after[[0, 1, 3, 4]]).all()
         assert (before[2] != after[2]).any()
+
+
+def test_the_operating_system_draws_who_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[int] = []
+    system = random._urandom  # type: ignore[attr-defined]
+    monkeypatch.setattr(random, "_urandom", lambda size: (heard.append(size), system(size))[1])
+    assert taking_part(7, 7).tolist() == list(range(7))
+    assert not heard
+    torch.randperm(100, generator=torch.Generator())[:50]  # the twin: 32 bits of a seed, and the system was not asked
+    assert not heard
+    drawn = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        random.seed(0)
+        drawn.append(taking_part(100, 50).tolist())
+    assert sum(heard) >= 2 * 50  # a byte and more for every one of them
+    assert all(len(set(one)) == 50 and set(one) <= set(range(100)) for one in drawn)
+    assert set(drawn[0]) != set(drawn[1])
+
+
+def test_every_unit_is_as_likely_in_every_place() -> None:
+    """A sorted twin has unit 0 in the first place or nowhere: then one unit replaced moves the others, and their views."""
+    seen = Counter(pair for _ in range(3000) for pair in enumerate(taking_part(4, 2).tolist()))
+    assert len(seen) == 8
+    assert all(600 < count < 900 for count in seen.values())  # 750, and six of its errors
+
+
+def test_bad_labels_are_refused_and_not_quoted() -> None:
+    network, images = torch.nn.Linear(8, 3), np.ones((4, 8), np.float32)
+    check_targets(Private.of(images, np.array([0, 1, 2, 0])), network)
+    for label in (17, -100):  # cross-entropy would quote the one and pass over the other
+        with pytest.raises(DataError, match="labels from 0 to 2") as caught:
+            check_targets(Private.of(images, np.array([0, 1, label, 0])), network)
+        assert str(abs(label)) not in str(caught.value)
+    with pytest.raises(DataError, match="masks of the images' size"):
+        check_targets(Private.of(np.zeros((4, 8, 8)), np.zeros((4, 8, 7))), network)
+    with pytest.raises(DataError, match="withheld") as caught:
+        check_targets(Private.of(images, np.full((4, 8), "Ms 17", object)), network)
+    assert "17" not in str(caught.value)
 
 
 def test_what_is_refused() -> None:

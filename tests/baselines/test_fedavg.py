@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from tutelage.data.dataset import Private  # noqa: E402
 from tutelage.nets.networks import Perceptron  # noqa: E402
 from tutelage.nets.unet import UNet  # noqa: E402
 from tutelage.nets.warps import Warp  # noqa: E402
-from tutelage.privacy.errors import BudgetExceeded, RecipeError  # noqa: E402
+from tutelage.privacy.errors import BudgetExceeded, DataError, RecipeError  # noqa: E402
 from tutelage.privacy.events import Gaussian, Sampled  # noqa: E402
 from tutelage.privacy.ledger import Budget  # noqa: E402
 from tutelage.privacy.sealed import _KEY  # noqa: E402
@@ -74,8 +75,47 @@ def test_some_clients_are_a_sample_of_fixed_size() -> None:
     event = plan.event(mechanism, 40)
     assert isinstance(event, Sampled)
     assert (event.sampler, event.size, event.population) == ("fixed", 10, 40)
-    with pytest.raises(RecipeError, match="`rate` must be 1 in an add-remove book"):
-        plan.mechanism(100, 40, Budget(3.0, 1e-5, "institution", "add-remove"))
+
+
+def test_the_operating_system_draws_the_clients(toy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    heard: list[int] = []
+    system = random._urandom  # type: ignore[attr-defined]
+    monkeypatch.setattr(random, "_urandom", lambda size: (heard.append(size), system(size))[1])
+    plan = NoisyFedAvg(NET, **FINE, local_steps=1, views=1)
+    network = built(NET, seed=0, device=CPU)
+    weights = torch.cat([tensor.detach().flatten().double() for tensor in trainable(network).values()])
+    clients = Clients(plan, network, Private.of(*toy(8, 0), unit="patient"))
+    clients.changes(weights, 8)
+    assert not heard  # everyone takes part
+    clients.changes(weights, 4)
+    assert sum(heard) >= 4
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.5])
+def test_add_remove_is_refused_for_it_would_be_false(rate: float, toy: Any, book: Any) -> None:
+    plan = NoisyFedAvg(NET, **FINE, clip=1e-2, local_steps=2, views=1, augmentation=Warp(shift=3.0, rotation=45.0), rate=rate)
+    everyone = Private.of(*toy(24, 0), unit="patient")
+    sums = []
+    for private in (everyone, everyone[1:]):
+        moves = changes(plan, private)[:, 0].astype(np.float64)
+        sums.append((moves * np.minimum(1, plan.clip / np.linalg.norm(moves, axis=1, keepdims=True))).sum(0))
+    assert np.linalg.norm(sums[1] - sums[0]) > 1.1 * plan.clip  # the twin's promise for a unit that goes
+    for unit in ("patient", "institution"):
+        with pytest.raises(RecipeError, match=r"must be 'replace-one'\. Got 'add-remove' instead"):
+            plan.mechanism(100, 40, Budget(3.0, 1e-5, unit, "add-remove"))
+    with book(8.0, adjacency="add-remove") as ledger:
+        with pytest.raises(RecipeError, match=r"must be 'replace-one'\. Got 'add-remove' instead"):
+            plan.fit(everyone, ledger=ledger)
+        assert ledger.totals() == []
+
+
+def test_a_bad_label_costs_nothing_and_is_not_quoted(book: Any) -> None:
+    private = Private.of(np.ones((4, 64), np.float32), np.array([0, 1, 17, 0]), unit="patient")
+    with book(8.0) as ledger:
+        with pytest.raises(DataError, match="labels from 0 to 1") as caught:
+            NoisyFedAvg(WIDE, **FINE).fit(private, ledger=ledger)
+        assert "17" not in str(caught.value)
+        assert ledger.totals() == []
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
@@ -112,8 +152,6 @@ def test_the_book_is_written_before_a_record_is_read(book: Any, monkeypatch: pyt
 
 
 def test_a_broken_client_quotes_nothing(book: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tutelage.privacy.errors import DataError
-
     def failing(*_: Any, **__: Any) -> Any:
         raise ValueError("patient 17 has 3.5")
 

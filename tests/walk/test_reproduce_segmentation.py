@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,9 +16,13 @@ pytest.importorskip("torch")
 import torch
 
 from tutelage import cli
+from tutelage.codecs.autoencoder import Autoencoder
+from tutelage.data.dataset import Public
+from tutelage.recipes import coders
 from tutelage.reproduction import segmentation, stages, studies
 from tutelage.reproduction.findings import Finding
 from tutelage.reproduction.pools import Bench
+from tutelage.runs import RunFolder
 from tutelage.verification import verify
 
 
@@ -110,17 +115,83 @@ def test_stages_go_through_the_door(name: str, epsilon: float, tmp_path: Path, m
     assert found.numbers is not None
     assert found.numbers["honest"]["epsilon"] == [pytest.approx(epsilon, rel=1e-6)]
     assert found.numbers["papers"]["epsilon"][0] > epsilon  # what the papers' noise costs, even of a few answers
-    assert (tmp_path / name / "strip.svg").exists()
+    assert "one teacher" in (tmp_path / name / "strip.svg").read_text(encoding="utf-8")
     monkeypatch.setattr(stages, "transfer", lambda *_, **__: pytest.fail("run again"))
     (tmp_path / name / "figures.json").unlink()  # killed before the table was written: its runs are read
     assert made(name, bench).tables == found.tables
+    nothing_behind_the_door_is_told(
+        found, stages._made(bench, getattr(studies, MAKERS[name])(bench), shown=False), tmp_path / name
+    )
+
+
+MAKERS = {"thesis-stages": "thesis", "stages": "tumours"}
+
+
+def nothing_behind_the_door_is_told(shown: Finding, kept: Finding, folder: Path) -> None:
+    """Compare a table of drawn images with that of a folder: `shown` is the twin that tells everything."""
+    behind = {name for name, key in stages.ROWS if key in stages.BEHIND}
+    assert behind == {"teacher", "encoded teacher", "ensemble", "non-private"}
+    for before, after in zip(shown.tables[0].rows, kept.tables[0].rows, strict=True):
+        assert after[2:] == (("under private/",) * 3 if after[0] in behind else before[2:])
+    assert shown.numbers is not None
+    assert kept.numbers is not None
+    for column in shown.numbers:
+        assert set(shown.numbers[column]) - set(kept.numbers[column]) == {*stages.STAGES}
+    assert "under private/ of each run alone" in kept.remarks[-1]
+    strip = (folder / "strip.svg").read_text(encoding="utf-8")
+    assert "+ noise" in strip
+    assert "one teacher" not in strip
+    assert "ensemble" not in strip
+
+
+@pytest.mark.parametrize("make", ["thesis", "tumours"])
+def test_only_what_is_drawn_or_said_to_be_public_is_shown(make: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(studies, make, lambda bench: None)
+    monkeypatch.setattr(stages, "_made", lambda bench, study, *, shown: shown)
+    assert getattr(stages, make)(Bench(out=tmp_path, small=True)) is True
+    assert getattr(stages, make)(Bench(out=tmp_path, data=tmp_path)) is False  # a folder may hold anything
+    assert getattr(stages, make)(Bench(out=tmp_path, data=tmp_path), public_data=True) is True
+
+
+def test_a_codec_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:
+    bench, folder = tiny(tmp_path), RunFolder(tmp_path / "papers" / "seed-0")
+    study = studies.tumours(bench)
+    column, masks = study.columns[0], study.shapes.targets
+    assert masks is not None
+    first = stages._codec(bench, study, column, 0.1, folder)
+    assert repr(stages._codec(bench, study, column, 0.1, folder)) == repr(first)
+    assert len(list(folder.root.parent.glob("codec-*.safetensors"))) == 1
+    assert stages._codec(bench, study, column, 0.2, folder).noise == 0.2
+    other = replace(study, shapes=Public.of(study.shapes.inputs, masks[::-1].copy()))  # as many, of the same images
+    stages._codec(bench, other, column, 0.1, folder)
+    stages._codec(bench, replace(study, variables=8), column, 0.1, folder)
+    assert len(list(folder.root.parent.glob("codec-*.safetensors"))) == 4
+
+
+def test_a_recipe_takes_up_a_codec_only_with_its_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another recipe left before its book was opened is of other noise: only a book says whose it is."""
+    fitted: list[str] = []
+    read, drawn = SimpleNamespace(**dict.fromkeys(("dim", "activation", "norm", "steps", "batch", "rate", "widths"))), Any
+    monkeypatch.setattr(coders.sets, "shapes", lambda *_, **__: drawn)
+    monkeypatch.setattr(coders, "bound_of", lambda _: (None, True))
+    monkeypatch.setattr(coders, "noise", lambda *_: 0.1)
+    made = SimpleNamespace(save=lambda path: path.write_bytes(b"codec"))
+    monkeypatch.setattr(Autoencoder, "fit", lambda *_, **__: (fitted.append("fitted"), made)[1])
+    monkeypatch.setattr(Autoencoder, "load", lambda *_, **__: (fitted.append("loaded"), made)[1])
+    folder = RunFolder(tmp_path).create()
+    recipe = SimpleNamespace(data=None, seed=0)
+    for book in (None, b"", b"a book"):
+        if book is not None:
+            folder.book.write_bytes(book)
+        coders._network(recipe, read, drawn, device="cpu", kept=folder.release)  # type: ignore[arg-type]
+    assert fitted == ["fitted", "fitted", "loaded"]
 
 
 def test_votes_for_regions_are_a_column_too(tmp_path: Path) -> None:
     bench = tiny(tmp_path)
     study = studies.thesis(bench)  # at full size the last column is such a one
     column = replace(study.columns[-1], codec="regions", teachers=4, queries=2)
-    found = stages._run(bench, study, column, 0)
+    found = stages._run(bench, study, column, 0, shown=True)
     assert found["epsilon"] == pytest.approx(8.0, rel=1e-6)
     assert found["sigma"] > 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tutelage.data.dataset import Private
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
+from tutelage.privacy.units import Adjacency
 
 
 def check_unit(private: Private, budget: Budget) -> None:
@@ -13,6 +14,13 @@ def check_unit(private: Private, budget: Budget) -> None:
         raise RecipeError(f"`unit` of the budget must be the data's, {private.unit!r}. Got {budget.unit.name!r} instead.")
     if budget.unit.teachers != 1:  # a unit's records lie together here: one gradient, one update
         raise RecipeError(f"`unit` must reach 1 place of the training. Got {budget.unit.teachers} instead.")
+    check_adjacency(budget)
+
+
+def check_adjacency(budget: Budget) -> None:
+    """Refuse add-remove: distortions and batches go by place, and a unit that goes moves everyone after it to another."""
+    if budget.adjacency != Adjacency.REPLACE_ONE:
+        raise RecipeError(f"`adjacency` of a baseline's budget must be 'replace-one'. Got {str(budget.adjacency)!r} instead.")
 
 
 def check_whole(**named: int) -> None:

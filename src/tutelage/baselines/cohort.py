@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from random import SystemRandom
 from typing import Any, final
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from tutelage.baselines.quiet import quietly
 from tutelage.data.dataset import Private
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs
@@ -20,6 +22,15 @@ Distortion = Augmentation | Warp
 def places(private: Private) -> int:
     """Count the units: public, and read from the ids alone."""
     return len(np.unique(private.units))
+
+
+def taking_part(units: int, size: int) -> Tensor:
+    """Draw who takes part, anew and in secret; everyone, each in its place, where nobody is left out."""
+    if size == units:
+        return torch.arange(units)
+    # From the operating system: on a CPU torch keeps 32 bits of a seed, and whoever tries them all knows who was drawn.
+    # As drawn, not sorted: the proof puts another unit in the place of one, which must leave the others theirs, and their views.
+    return torch.tensor(SystemRandom().sample(range(units), size))
 
 
 @final
@@ -39,10 +50,7 @@ class Cohort:
         home = rank[which]
         order, counts = np.argsort(home, kind="stable"), np.bincount(home, minlength=len(first))
         inputs, targets = as_inputs(private.inputs)[order], _targets(private.targets)[order]
-        if targets.ndim > 1 and targets.shape[1:] != inputs.shape[2:]:
-            raise DataError(
-                f"`targets` must be masks of the images' size. Got {tuple(targets.shape)} for {tuple(inputs.shape)} instead."
-            )
+        _check_size(inputs, targets)
         starts = torch.from_numpy(np.cumsum(counts) - counts)
         return cls(inputs.to(device), targets.to(device), starts.to(device), torch.from_numpy(counts).to(device))
 
@@ -84,6 +92,27 @@ def check_distortion(augmentation: Distortion | None, *, masks: bool) -> None:
     if augmentation is not None and not isinstance(augmentation, Warp if masks else (Warp, Augmentation)):
         kinds = "a Warp" if masks else "an Augmentation or a Warp"
         raise RecipeError(f"`augmentation` must be {kinds} or None here. Got {type(augmentation).__name__} instead.")
+
+
+def check_targets(private: Private, network: nn.Module) -> None:
+    """Refuse before the charge what no loss can be taken of: masks of another size, labels that the network has no score for.
+
+    This looks at the labels; what it refuses is a mistake in the data, and none of their values is told.
+    """
+    place = next(network.parameters()).device
+    blank = as_inputs(np.zeros((1, *private.inputs.shape[1:]), np.uint8))
+    _check_size(blank, quietly("targets", lambda: _targets(private.targets[:1])))  # a word among numbers would be quoted
+    with torch.no_grad():
+        scores = network(as_float(blank).to(place))  # no record has been through it: an error here may speak
+    labels = private.targets
+    if labels.ndim == 1 and not (labels.min() >= 0 and labels.max() < scores.shape[1]):
+        raise DataError(f"`targets` must be labels from 0 to {scores.shape[1] - 1}. Got others instead (withheld).")
+
+
+def _check_size(inputs: Tensor, targets: Tensor) -> None:
+    if targets.ndim > 1 and targets.shape[1:] != inputs.shape[2:]:
+        sizes = f"{tuple(targets.shape[1:])} for {tuple(inputs.shape[2:])}"
+        raise DataError(f"`targets` must be masks of the images' size. Got {sizes} instead.")
 
 
 def _targets(targets: Any) -> Tensor:

@@ -11,10 +11,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from tutelage.baselines.checks import check_share, check_unit, check_whole
-from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, places
+from tutelage.baselines.checks import check_adjacency, check_share, check_unit, check_whole
+from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, check_targets, places, taking_part
 from tutelage.baselines.gradients import Weights, built, trainable, unit_gradients
 from tutelage.baselines.price import Step, batch, calibrated, step
+from tutelage.baselines.quiet import quietly
 from tutelage.baselines.released import released
 from tutelage.data.dataset import Private
 from tutelage.nets.inputs import pick_device
@@ -22,12 +23,11 @@ from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import Ball
-from tutelage.privacy.errors import BudgetExceeded, RecipeError
+from tutelage.privacy.errors import BudgetExceeded
 from tutelage.privacy.events import Gaussian
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.mechanisms import NoisyMean
 from tutelage.privacy.sealed import Sealed
-from tutelage.privacy.units import Adjacency
 
 if TYPE_CHECKING:
     from tutelage.nets.model import Model
@@ -40,10 +40,10 @@ Progress = Callable[[int, int], None]
 class NoisyFedAvg:
     """Let every client train a copy of the weights for some steps, clip what it changed, and move by the noisy mean of changes.
 
-    Formal guarantee: all rounds together are (epsilon, delta)-DP for the book's unit and adjacency. The noise is that of
+    Formal guarantee: all rounds together are (epsilon, delta)-DP for the book's unit, replace-one. The noise is that of
     `privacy.mechanisms.NoisyMean` on the ball of radius `clip`, charged round by round before a client is asked; with every
-    client in every round (`rate` 1) the price is exact. Below 1 a fixed number of clients is drawn in secret without replacement,
-    which is proved for replace-one books alone.
+    client in every round (`rate` 1) the price is exact. Below 1 the operating system draws a fixed number of clients without
+    replacement, in secret (docs/theory/sampled.md). Add-remove books are refused.
 
     Unlike the paper the clip is a number that is fixed beforehand: its median of the clients' norms is itself a private figure.
     """
@@ -74,8 +74,7 @@ class NoisyFedAvg:
     def mechanism(self, dimension: int, units: int, budget: Budget) -> NoisyMean:
         """Give one round's noisy mean of changes, with the smallest noise that keeps `rounds` of them inside (epsilon, delta)."""
         check_whole(dimension=dimension, units=units)
-        if self.rate < 1 and budget.adjacency != Adjacency.REPLACE_ONE:
-            raise RecipeError(f"`rate` must be 1 in an {budget.adjacency} book. Got {self.rate!r} instead.")
+        check_adjacency(budget)
         bound, clients = Ball(dimension, self.clip), batch(self.rate, units)
 
         def made(sigma: float) -> NoisyMean:
@@ -86,7 +85,6 @@ class NoisyFedAvg:
             steps=self.rounds,
             rate=self.rate,
             population=units,
-            adjacency=budget.adjacency,
             epsilon=self.epsilon,
             delta=self.delta,
         )
@@ -94,7 +92,7 @@ class NoisyFedAvg:
 
     def event(self, mechanism: NoisyMean, units: int) -> Step:
         """Say what one round is."""
-        return step(_answer(mechanism), rate=self.rate, population=units, adjacency=mechanism.adjacency)
+        return step(_answer(mechanism), rate=self.rate, population=units)
 
     def fit(self, private: Private, *, ledger: Ledger, progress: Progress | None = None) -> Model | MaskModel:
         """Charge for a round, ask the clients, move; `rounds` times. What does not fit the book is refused before the first."""
@@ -106,11 +104,12 @@ class NoisyFedAvg:
         mechanism = self.mechanism(len(weights), units, ledger.budget)
         event = self.event(mechanism, units)
         _check_room(ledger, event, self.rounds)
+        check_targets(private, network)
         clients: Clients | None = None
         velocity = torch.zeros_like(weights)
         for done in range(1, self.rounds + 1):
             ledger.charge(event)
-            clients = clients or Clients(self, network, private)
+            clients = clients or quietly("fit", lambda: Clients(self, network, private))
             ballots = clients.changes(weights, mechanism.teachers)
             velocity = self.momentum * velocity + torch.from_numpy(mechanism.contribute(ballots)[0])
             weights = weights + self.server_rate * velocity
@@ -129,15 +128,10 @@ class Clients:
         self.place = next(network.parameters()).device
         self.cohort = Cohort.of(private, device=self.place)
         self.public = torch.Generator().manual_seed(plan.seed)  # whoever a place holds, it sees the same distortions
-        self.secret = torch.Generator()
-        self.secret.seed()  # from the operating system: a known draw of clients would amplify nothing
 
     def changes(self, weights: Tensor, count: int) -> Sealed:
         """Let `count` clients train from these weights: (clients, 1, dimension), all held at once (280 MB for 200 × 350,000)."""
-        chosen = torch.arange(count)
-        if count < len(self.cohort):
-            chosen = torch.randperm(len(self.cohort), generator=self.secret)[:count]
-        start = unflattened(weights, self.network)
+        chosen, start = taking_part(len(self.cohort), count), unflattened(weights, self.network)
 
         def trained(order: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
             parts = torch.from_numpy(order).split(self.plan.chunk)

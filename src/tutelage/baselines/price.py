@@ -9,7 +9,6 @@ from functools import lru_cache
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.events import Gaussian, Sampled
-from tutelage.privacy.units import Adjacency
 
 Step = Gaussian | Sampled
 _SLACK = 1 + 1e-9  # a calibrated plan must fit its own budget after rounding
@@ -23,26 +22,18 @@ def batch(rate: float, population: int) -> int:
     return max(1, round(rate * population))
 
 
-def step(answer: Gaussian, *, rate: float, population: int, adjacency: Adjacency) -> Step:
-    """Say what one step is: a plain Gaussian on everyone, or one on a secret sample that the book's adjacency has a proof for.
-
-    Replace-one: a fixed number of units without replacement. Add-remove: every unit by its own coin (Poisson). The book
-    refuses the other pairings (docs/theory/sampled.md).
-    """
+def step(answer: Gaussian, *, rate: float, population: int) -> Step:
+    """Say what one step is: a plain Gaussian on everyone, or one on a secret sample of fixed size (docs/theory/sampled.md)."""
     size = batch(rate, population)
-    if adjacency == Adjacency.REPLACE_ONE:
-        return answer if size == population else Sampled(answer, size / population, "fixed", size, population)
-    return answer if rate == 1 else Sampled(answer, float(rate), "poisson")
+    return answer if size == population else Sampled(answer, size / population, "fixed", size, population)
 
 
 @lru_cache(maxsize=256)
-def calibrated(
-    sensitivity: float, *, steps: int, rate: float, population: int, adjacency: Adjacency, epsilon: float, delta: float
-) -> float:
+def calibrated(sensitivity: float, *, steps: int, rate: float, population: int, epsilon: float, delta: float) -> float:
     """Give the smallest noise (on the sum) with which `steps` steps are (ε, δ)-DP: exact where no one is left out."""
 
     def made(sigma: float) -> Step:
-        return step(Gaussian(sensitivity, sigma), rate=rate, population=population, adjacency=adjacency)
+        return step(Gaussian(sensitivity, sigma), rate=rate, population=population)
 
     everyone = float(accounting.gaussian_sigma(sensitivity * math.sqrt(steps), epsilon, delta)) * _SLACK
     if isinstance(made(everyone), Gaussian):

@@ -24,6 +24,7 @@ from tutelage.recipes import sets
 from tutelage.recipes.codecs import FILTERS, PLACE, section
 from tutelage.recipes.codecs import bound as bound_of
 from tutelage.recipes.sections import placed
+from tutelage.runs import RunFolder
 
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
@@ -88,8 +89,10 @@ def _network(recipe: Recipe, read: Any, public: Public, *, device: str, kept: Pa
     from tutelage.codecs.autoencoder import Autoencoder
 
     path = kept / "codec.safetensors"
-    if path.exists():
+    book = RunFolder(kept.parent).book
+    if path.exists() and book.exists() and book.stat().st_size:  # a book is of one recipe, and refuses another's run
         return Autoencoder.load(path, device=device)
+    # Without a book nothing was asked yet: a file that lies here may be of other settings, and is made anew.
     given = {key: getattr(read, key) for key in ("dim", "activation", "norm", "steps", "batch", "rate", "widths")}
     masks = sets.shapes(recipe.data, public, seed=recipe.seed)
     amount = noise(recipe, bound_of(recipe)[0])

@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ from tutelage.codecs.fitting import public_norm
 from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.regionvotes import RegionVotes
+from tutelage.data.dataset import Public
 from tutelage.nets.unet import UNet
 from tutelage.planning import Aggregation, MeanPlan
 from tutelage.privacy.ledger import Budget
@@ -26,7 +27,7 @@ from tutelage.reproduction import drawing, studies
 from tutelage.reproduction.findings import Finding, Table
 from tutelage.reproduction.pools import Bench
 from tutelage.reproduction.studies import Column, Study
-from tutelage.runs import STAGES, RunFolder
+from tutelage.runs import CONTROLS, STAGES, RunFolder
 from tutelage.students.latent import Latent, LatentStudent
 from tutelage.students.masks import MaskStudent
 from tutelage.teachers.segmenter import Segmenter
@@ -43,10 +44,14 @@ ROWS = (
     ("mean shape, as the student's label", "control: mean shape, as the student's label"),
     ("mean shape itself", "control: mean shape, constant"),
 )
-NOTE = (
-    "Stages before the noise are not private: they are shown because every image here is drawn or public anyway. "
-    "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
+BEHIND = (*CONTROLS, *STAGES)  # no noise is on these: they stay behind the door unless the images are public for sure
+UNTOLD = "under private/"
+SHOWN = "Stages before the noise are not private: they are shown because every image here is drawn or said to be public."
+KEPT = (
+    "Stages before the noise are not private, and a folder may hold anything: those figures and masks are "
+    "under private/ of each run alone."
 )
+PRICED = "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
 FACTS = (
     ("ε true", "epsilon", "**{:.4g}**"),
     ("δ", "delta", "{:g}"),
@@ -56,51 +61,51 @@ FACTS = (
 )
 
 
-def thesis(bench: Bench) -> Finding:
-    """Make 002 Table 4.1, and Fig. 4.3 from its first run."""
-    return _made(bench, studies.thesis(bench))
+def thesis(bench: Bench, *, public_data: bool = False) -> Finding:
+    """Make 002 Table 4.1, and Fig. 4.3 from its first run. `public_data`: the caller says that the templates are public."""
+    return _made(bench, studies.thesis(bench), shown=bench.small or public_data)
 
 
-def tumours(bench: Bench) -> Finding:
-    """Make 003 Table 1."""
-    return _made(bench, studies.tumours(bench))
+def tumours(bench: Bench, *, public_data: bool = False) -> Finding:
+    """Make 003 Table 1. `public_data`: the caller says that the volumes are public."""
+    return _made(bench, studies.tumours(bench), shown=bench.small or public_data)
 
 
-def _made(bench: Bench, study: Study) -> Finding:
-    """Run every column, and set the runs beside what was published."""
+def _made(bench: Bench, study: Study, *, shown: bool) -> Finding:
+    """Run every column, and set the runs beside what was published; what is behind the door only where it may be shown."""
     columns = []
     for column in study.columns:
-        runs = [_run(bench, study, column, seed) for seed in range(bench.seeds)]
+        runs = [_run(bench, study, column, seed, shown=shown) for seed in range(bench.seeds)]
         columns.append({key: [run[key] for run in runs if key in run] for key in {key for run in runs for key in run}})
-    rows = [_row(name, study.published.get(name, ""), key, columns) for name, key in ROWS]
+    rows = [(name, study.published.get(name, ""), *(_cell(column, key, shown=shown) for column in columns)) for name, key in ROWS]
     rows.append(("ε claimed", study.published["ε claimed"], *("—" for _ in columns)))
     for name, key, form in FACTS:
         rows.append((name, study.published.get(name, ""), *(form.format(found[key][0]) for found in columns)))
     first = RunFolder(bench.out / study.name / study.columns[0].name / "seed-0")
-    pictures = _strip(first, bench, study)
+    pictures = _strip(first, bench, study, shown=shown)
     return Finding(
         name=study.name,
         title=study.title,
         settings="",
         tables=(Table("Dice at every stage", ("stage", "published", *(column.title for column in study.columns)), tuple(rows)),),
         pictures=pictures,
-        remarks=(*study.remarks, NOTE),
+        remarks=(*study.remarks, f"{SHOWN if shown else KEPT} {PRICED}"),
         numbers={column.name: found for column, found in zip(study.columns, columns, strict=True)},
     )
 
 
-def _row(name: str, published: str, key: str, columns: Sequence[dict[str, Any]]) -> tuple[str, ...]:
-    return (name, published, *(_spread(column.get(key, [])) for column in columns))
-
-
-def _spread(values: list[float]) -> str:
+def _cell(column: dict[str, list[float]], key: str, *, shown: bool) -> str:
+    """Print a mean over seeds, or where it is kept."""
+    if key in BEHIND and not shown:
+        return UNTOLD
+    values = column.get(key, [])
     if not values:
         return ""
     mean = f"{statistics.fmean(values):.3f}"
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.3f}"
 
 
-def _run(bench: Bench, study: Study, column: Column, seed: int) -> dict[str, Any]:
+def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) -> dict[str, Any]:
     """Carry out one transfer through the real door, or read it where it is finished."""
     folder = RunFolder(bench.out / study.name / column.name / f"seed-{seed}")
     unit = Unit(study.private.unit)
@@ -133,7 +138,7 @@ def _run(bench: Bench, study: Study, column: Column, seed: int) -> dict[str, Any
             resume=True,
             progress=bench.progress,
         )
-    return _read(folder, column)
+    return _read(folder, column, shown=shown)
 
 
 def _finished(folder: RunFolder, purpose: str) -> bool:
@@ -160,18 +165,28 @@ def _codec(bench: Bench, study: Study, column: Column, sigma: float, folder: Run
         return Flips(DCT(shape, kept, 1.0), np.zeros(math.prod(shape), dtype=bool), norm)
     if column.codec == "pca":
         return _components(study, column)
-    path = folder.root.parent / "codec.safetensors"
+    flat = len(shape) == 2
+    settings: dict[str, Any] = {
+        "dim": study.variables, "activation": study.activation, "noise": sigma, "seed": 0,
+        "steps": bench.count(350, 4000 if flat else 1500), "batch": 64 if flat else 8,
+    }  # fmt: skip
+    path = folder.root.parent / f"codec-{_name(study.shapes, settings)}.safetensors"
     if path.exists():
         return Autoencoder.load(path, device=bench.device)
     path.parent.mkdir(parents=True, exist_ok=True)
-    flat = len(shape) == 2
     coder = Autoencoder.fit(
-        study.shapes, dim=study.variables, activation=study.activation, noise=sigma, device=bench.device,
-        steps=bench.count(350, 4000 if flat else 1500), batch=64 if flat else 8,
-        progress=lambda done, total: bench.say("autoencoder", done, total),
-    )  # fmt: skip
+        study.shapes, **settings, device=bench.device, progress=lambda done, total: bench.say("autoencoder", done, total)
+    )
     coder.save(path)
     return coder
+
+
+def _name(shapes: Public, settings: dict[str, Any]) -> str:
+    """Name a codec by all that it is learned from: one of other noise or other masks must not be taken for it."""
+    masks = np.ascontiguousarray(shapes.targets)
+    state = hashlib.sha256(f"{sorted(settings.items())!r} {masks.dtype} {masks.shape}".encode())
+    state.update(masks.data)
+    return state.hexdigest()[:16]
 
 
 def _components(study: Study, column: Column) -> PCA:
@@ -201,14 +216,14 @@ def _student(bench: Bench, study: Study, column: Column, seed: int) -> Callable[
     return lambda: LatentStudent(network, settings=latent, device=bench.device, seed=seed)
 
 
-def _read(folder: RunFolder, column: Column) -> dict[str, Any]:
-    """Read what a finished run says: its scores, and what stands in its guarantee."""
+def _read(folder: RunFolder, column: Column, *, shown: bool) -> dict[str, Any]:
+    """Read what a finished run says: its scores, and what stands in its guarantee. What it keeps to itself only to be shown."""
     told = json.loads(folder.guarantee.read_text(encoding="utf-8"))
     scores = json.loads(folder.scores.read_text(encoding="utf-8"))
     event = told["events"][0]
+    found = {**folder.read_controls(), **scores} if shown else {key: scores[key] for key in scores if key not in BEHIND}
     return {
-        **folder.read_controls(),
-        **scores,
+        **found,
         "epsilon": float(told["epsilon"]),
         "delta": float(told["delta"]),
         "sigma": float(event.get("sigma", event.get("scale"))) / column.teachers,  # of votes: on their shares
@@ -217,13 +232,14 @@ def _read(folder: RunFolder, column: Column) -> dict[str, Any]:
     }
 
 
-def _strip(folder: RunFolder, bench: Bench, study: Study) -> tuple[str, ...]:
-    """Draw some public images at every stage of the papers' own run; a volume is cut through its middle."""
+def _strip(folder: RunFolder, bench: Bench, study: Study, *, shown: bool) -> tuple[str, ...]:
+    """Draw some public images at every stage of the papers' own run that may be shown; a volume is cut through its middle."""
     with np.load(folder.samples, allow_pickle=False) as found:
         samples = {name: np.asarray(found[name], dtype=np.float32) for name in found.files}
-    behind = np.load(folder.pictures, allow_pickle=False).astype(np.float32)  # (3, images, *space)
-    titles = ("one teacher", "encoded", "ensemble")
-    columns = [("image", samples["inputs"][:, 0]), ("truth", samples["truth"]), *zip(titles, behind, strict=True)]
+    columns = [("image", samples["inputs"][:, 0]), ("truth", samples["truth"])]
+    if shown:
+        behind = np.load(folder.pictures, allow_pickle=False).astype(np.float32)  # (3, images, *space)
+        columns += zip(("one teacher", "encoded", "ensemble"), behind, strict=True)
     columns += [("+ noise", samples["answers"]), ("student", samples["student"])]
     if study.public.inputs.ndim == 5:
         columns = [(title, masks[..., masks.shape[-1] // 2]) for title, masks in columns]
