@@ -9,12 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from tutelage.baselines.quiet import quietly
 from tutelage.data.dataset import Private
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs
 from tutelage.nets.warps import Warp
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.errors import DataError, Error, RecipeError
+from tutelage.privacy.sealed import quietly
 
 Distortion = Augmentation | Warp
 
@@ -101,7 +101,8 @@ def check_targets(private: Private, network: nn.Module) -> None:
     """
     place = next(network.parameters()).device
     blank = as_inputs(np.zeros((1, *private.inputs.shape[1:]), np.uint8))
-    _check_size(blank, quietly("targets", lambda: _targets(private.targets[:1])))  # a word among numbers would be quoted
+    first = quietly("targets", lambda: _targets(private.targets[:1]), ours=Error)  # a word among numbers would be quoted
+    _check_size(blank, first)
     with torch.no_grad():
         scores = network(as_float(blank).to(place))  # no record has been through it: an error here may speak
     labels = private.targets

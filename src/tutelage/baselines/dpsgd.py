@@ -13,7 +13,6 @@ from tutelage.baselines.checks import check_share, check_unit, check_whole
 from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, check_targets, places, taking_part
 from tutelage.baselines.gradients import built, trainable, unit_gradients
 from tutelage.baselines.price import Step, batch, calibrated, step
-from tutelage.baselines.quiet import quietly
 from tutelage.baselines.released import released
 from tutelage.data.dataset import Private
 from tutelage.nets.inputs import pick_device
@@ -21,9 +20,10 @@ from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import Ball
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.events import Gaussian, Sampled
 from tutelage.privacy.ledger import Ledger
+from tutelage.privacy.sealed import quietly
 
 if TYPE_CHECKING:
     from tutelage.nets.model import Model
@@ -92,7 +92,7 @@ class DPSGD:
         event = self.event(places(private))
         check_targets(private, network)
         ledger.charge(event, count=self.steps)
-        state = quietly("fit", lambda: self._trained(network, Cohort.of(private, device=place), event, progress))
+        state = quietly("fit", lambda: self._trained(network, Cohort.of(private, device=place), event, progress), ours=Error)
         return released(self.network, state, masks=masks, device=self.device)
 
     def _trained(self, network: nn.Module, cohort: Cohort, event: Step, progress: Progress | None) -> dict[str, Tensor]:

@@ -15,7 +15,6 @@ from tutelage.baselines.checks import check_adjacency, check_share, check_unit, 
 from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, check_targets, places, taking_part
 from tutelage.baselines.gradients import Weights, built, trainable, unit_gradients
 from tutelage.baselines.price import Step, batch, calibrated, step
-from tutelage.baselines.quiet import quietly
 from tutelage.baselines.released import released
 from tutelage.data.dataset import Private
 from tutelage.nets.inputs import pick_device
@@ -23,11 +22,11 @@ from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import Ball
-from tutelage.privacy.errors import BudgetExceeded
+from tutelage.privacy.errors import BudgetExceeded, Error
 from tutelage.privacy.events import Gaussian
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.mechanisms import NoisyMean
-from tutelage.privacy.sealed import Sealed
+from tutelage.privacy.sealed import Sealed, quietly
 
 if TYPE_CHECKING:
     from tutelage.nets.model import Model
@@ -109,7 +108,7 @@ class NoisyFedAvg:
         velocity = torch.zeros_like(weights)
         for done in range(1, self.rounds + 1):
             ledger.charge(event)
-            clients = clients or quietly("fit", lambda: Clients(self, network, private))
+            clients = clients or quietly("fit", lambda: Clients(self, network, private), ours=Error)
             ballots = clients.changes(weights, mechanism.teachers)
             velocity = self.momentum * velocity + torch.from_numpy(mechanism.contribute(ballots)[0])
             weights = weights + self.server_rate * velocity

@@ -5,24 +5,22 @@ from __future__ import annotations
 import hashlib
 import math
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy import accounting, consensus
 from tutelage.privacy.bounds import Bound, OneHot
-from tutelage.privacy.errors import BudgetExceeded, DataError, Error, PrivacyError, RecipeError, Unsealed
+from tutelage.privacy.errors import BudgetExceeded, DataError, Error, RecipeError, Unsealed
 from tutelage.privacy.events import SmoothRelease
 from tutelage.privacy.ledger import Ledger
 from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
-from tutelage.privacy.sealed import Sealed
+from tutelage.privacy.sealed import Sealed, quietly
 from tutelage.privacy.units import Adjacency
 
 Array = npt.NDArray[Any]
-T = TypeVar("T")
 
 UNANSWERED = -1
 _VALUES = 1 << 27  # numbers of all teachers' masks or ballots in memory at once, 1 GiB: volumes are asked about in parts
@@ -164,13 +162,13 @@ class Curator:
         if screen is None:
             return np.concatenate([self._heard(inputs[part], codec) for part, codec in zip(parts, codecs, strict=True)])
         ballots = self._ballots(inputs, codecs[0])
-        passed = _quietly("screen", lambda: screen.contribute(ballots, baseline=baseline), ours=Error)
+        passed = quietly("screen", lambda: screen.contribute(ballots, baseline=baseline), ours=Error)
         self.ledger.charge(self.mechanism.event(), count=int(passed.sum()))
         self._remember(ballots, passed)
         released = np.full(len(inputs), UNANSWERED, dtype=np.int64)
         if passed.any():
             chosen = ballots.map(lambda opened: opened[:, passed])
-            released[passed] = _quietly("contribute", lambda: self.mechanism.contribute(chosen), ours=Error)
+            released[passed] = quietly("contribute", lambda: self.mechanism.contribute(chosen), ours=Error)
         return released
 
     def _heard(self, inputs: Array, codec: Codec) -> Array:
@@ -179,18 +177,18 @@ class Curator:
         return self._selected(ballots) if self.selection is not None else self._means(ballots)
 
     def _means(self, ballots: Sealed) -> Array:
-        return _quietly("contribute", lambda: self.mechanism.contribute(ballots), ours=Error)
+        return quietly("contribute", lambda: self.mechanism.contribute(ballots), ours=Error)
 
     def _selected(self, ballots: Sealed) -> Array:
         """Let out the coordinates that the selection found large. It tells positions alone; values have noise of their own."""
         selection = self.selection
         assert selection is not None
-        chosen = _quietly("select", lambda: selection.contribute(ballots), ours=Error)  # (queries, dimension)
+        chosen = quietly("select", lambda: selection.contribute(ballots), ours=Error)  # (queries, dimension)
         # Within what is chosen, which is public now, a ballot is clipped into the same bound: its diameter is the price.
         return self._means(ballots.map(lambda opened: np.where(chosen, opened, 0.0))) * chosen
 
     def _ballots(self, inputs: Array, codec: Codec) -> Sealed:
-        ballots = _quietly("vote", lambda: self.teachers.vote(inputs)).map(codec.encode)
+        ballots = quietly("vote", lambda: self.teachers.vote(inputs)).map(codec.encode)
         if ballots.shape[1:2] != (len(inputs),):
             raise DataError(f"`vote` must give (teachers, {len(inputs)}, ...) for as many inputs. Got {ballots.shape} instead.")
         return ballots
@@ -357,18 +355,6 @@ class Curator:
             ).sum(axis=0)
         number = float(self._rdp(rows, np.asarray([order]))[0])
         return np.asarray([number, consensus.discounted_max(local, beta)])
-
-
-def _quietly(what: str, step: Callable[[], T], *, ours: type[Error] = PrivacyError) -> T:
-    """Run a step that holds private values. Of its failure only our own words get out, or its type, and none of its frames."""
-    try:
-        return step()
-    except ours as error:
-        raise error.with_traceback(None) from None
-    except Exception as error:
-        failure = type(error).__name__
-    # Raised outside the handler, so that neither the message nor the frames of the failed step hang on to this error.
-    raise DataError(f"`{what}` must not fail. Got {failure} instead; its message is withheld: it may quote private values.")
 
 
 def _valid_inputs(inputs: npt.ArrayLike) -> Array:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, final
+from typing import Any, NoReturn, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.privacy.errors import DataError, PrivacyError, Unsealed
+from tutelage.privacy.errors import DataError, Error, PrivacyError, Unsealed
+
+T = TypeVar("T")
 
 _KEY = object()  # handed to `_open` by the files that may: mechanisms.py (to add noise) and ledger.py (to charge infinity)
 
@@ -105,3 +107,15 @@ class Sealed:
     __getstate__ = _refuse("pickled or copied")
     __copy__ = _refuse("pickled or copied")
     __deepcopy__ = _refuse("pickled or copied")
+
+
+def quietly(what: str, step: Callable[[], T], *, ours: type[Error] = PrivacyError) -> T:
+    """Run a step that holds private values. Of its failure only our own words get out, or its type, and none of its frames."""
+    try:
+        return step()
+    except ours as error:
+        raise error.with_traceback(None) from None
+    except Exception as error:
+        failure = type(error).__name__
+    # Raised outside the handler, so that neither the message nor the frames of the failed step hang on to this error.
+    raise DataError(f"`{what}` must not fail. Got {failure} instead; its message is withheld: it may quote private values.")
