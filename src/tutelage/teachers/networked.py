@@ -1,0 +1,88 @@
+"""Teachers that are networks: one per shard, trained together, kept in one file. What they are asked for is left open."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from tutelage.nets.networks import Factory
+from tutelage.nets.training import Training
+from tutelage.privacy.errors import DataError
+from tutelage.privacy.sealed import Sealed
+from tutelage.teachers.engines import EngineName
+from tutelage.teachers.ensemble import Ensemble, Progress
+
+if TYPE_CHECKING:
+    from tutelage.data.dataset import Private
+    from tutelage.privacy.units import Shards
+
+
+class Networked(ABC):
+    """Hold how the networks are trained, and the networks."""
+
+    def __init__(
+        self,
+        network: Factory | None = None,
+        *,
+        training: Training | None = None,
+        engine: EngineName = "auto",
+        device: str = "auto",
+        chunk: int | None = None,
+        seed: int = 0,
+        checkpoint: str | Path | None = None,
+    ) -> None:
+        self.network, self.training = network, training or self.usual()
+        self.engine, self.device, self.chunk, self.seed, self.checkpoint = engine, device, chunk, seed, checkpoint
+        self._ensemble: Ensemble | None = None
+
+    @abstractmethod
+    def usual(self) -> Training:
+        """Say how these teachers are trained where nothing else is said."""
+
+    @abstractmethod
+    def fitting(self, private: Private) -> Factory:
+        """Give the network for this data where none was given."""
+
+    @abstractmethod
+    def vote(self, inputs: Any, *, progress: Progress | None = None) -> Sealed:
+        """Give every teacher's prediction for every input, sealed."""
+
+    def fit(
+        self, private: Private, shards: Shards, *, checkpoint: str | Path | None = None, progress: Progress | None = None
+    ) -> Self:
+        """Train every teacher on its own shard and nothing else; `checkpoint`, here or before, is a folder under `private/`."""
+        self.network = self.network or self.fitting(private)
+        self._ensemble = Ensemble.fit(
+            self.network,
+            private.inputs,
+            private.targets,
+            shards.indices,
+            training=self.training,
+            seed=self.seed,
+            device=self.device,
+            engine=self.engine,
+            chunk=self.chunk,
+            checkpoint=checkpoint or self.checkpoint,
+            progress=progress,
+        )
+        return self
+
+    @property
+    def ensemble(self) -> Ensemble:
+        """Give the trained networks, which are private."""
+        if self._ensemble is None:
+            raise DataError("`teachers` must be fitted before they vote. Got none instead.")
+        return self._ensemble
+
+    def save(self, path: str | Path) -> None:
+        """Write all teachers to one safetensors file; it belongs under `private/`."""
+        self.ensemble.save(path)
+
+    def load(self, path: str | Path) -> Self:
+        """Take up teachers that were saved before."""
+        self._ensemble = Ensemble.load(path, factory=self.network, device=self.device)
+        return self
+
+    def __len__(self) -> int:
+        return len(self.ensemble)
