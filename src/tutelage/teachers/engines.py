@@ -138,7 +138,7 @@ def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | Non
     count, gpu = len(material.shards), material.inputs.device.type == "cuda"
     workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, count)
     if engine == "auto" and gpu:
-        # A stacked convolution of volumes is slower than recorded library kernels: 3.5 against 2.1 ms a network in a trial on an H200.
+        # Stacked convolutions of volumes are slower than recorded library kernels: 3.5 against 2.1 ms a network in a trial.
         large = material.inputs.ndim == 5 and job.training.optimizer == "adam"
         engine = "recorded" if large else "stacked" if count > 1 else "sequential"
     if engine == "sequential":
