@@ -2,7 +2,8 @@
 
 python benchmarks/hippocampus.py --data DIR --device cuda            every split in turn, then results/hippocampus.json
 python benchmarks/hippocampus.py --data DIR --split 0 --rows FILE    one split, its rows as JSON lines
-python benchmarks/hippocampus.py --collect FILE ...                  rows of splits that ran elsewhere, into the result
+python benchmarks/hippocampus.py --data DIR --dpsgd --fedavg         the baselines alone: tried on split 0, then every split
+python benchmarks/hippocampus.py --collect FILE ...                  rows of runs, or a result's, into the result; later ones win
 
 DIR holds the Decathlon's imagesTr and labelsTr, or is the .npz that `--pack` made of them for a machine without nibabel.
 """
@@ -23,6 +24,7 @@ import numpy as np
 
 import result
 from tutelage.answers import Answers
+from tutelage.codecs.autoencoder import Autoencoder
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
@@ -30,6 +32,7 @@ from tutelage.codecs.pixels import Pixels
 from tutelage.data.dataset import Private, Public
 from tutelage.metrics import dice, surface_dice
 from tutelage.planning import Aggregation
+from tutelage.privacy.bounds import Ball, Bound
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
@@ -40,6 +43,8 @@ PRIVATE, PUBLIC, TEST = 200, 40, 20
 DELTA = 1e-5
 NORM = 58.0  # √(3.4 cm³ at 1 mm): the volume that published studies give for an adult's hippocampus. No mask was looked at
 FREQUENCIES = 1000
+COMPONENTS = 32  # of codecs that are learned from public masks: 40 of them hold no more
+COPIES = 16  # bent copies of each public mask for a network, which would learn 40 masks by heart
 
 
 # ── data ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -79,52 +84,113 @@ def divided(everyone: Public, split: int) -> tuple[Private, Public, Public]:
 
 @dataclass
 class Remembered:
-    """Give votes that were cast before: three draws of noise for three budgets need not ask the networks nine times."""
+    """Give ballots that were cast and encoded before: three draws of noise for three budgets need not do so nine times.
 
-    votes: Sealed  # (teachers, queries, *space)
+    It stands on both sides of the curator, as teachers and as their codec. What is let out is clipped, noised and charged as
+    ever: nothing of that happens here.
+    """
+
+    votes: Sealed  # (teachers, queries, *space), or encoded (teachers, queries, dimension)
     places: dict[bytes, int]
+    codec: Any = None
 
     @classmethod
     def of(cls, teachers: Any, inputs: np.ndarray) -> Remembered:
         """Let the teachers vote once."""
         return cls(teachers.vote(inputs), {row.tobytes(): place for place, row in enumerate(inputs)})
 
+    def through(self, codec: Any, threads: int) -> Remembered:
+        """Encode all votes about the public pool once, some teachers in each thread."""
+
+        def encoded(opened: np.ndarray) -> np.ndarray:
+            with ThreadPoolExecutor(max_workers=threads) as pool:
+                parts = np.array_split(opened[:, :PUBLIC], min(threads, len(opened)))
+                return np.concatenate(list(pool.map(codec.encode, parts)))
+
+        return Remembered(self.votes.map(encoded), self.places, codec)
+
     def vote(self, inputs: np.ndarray) -> Sealed:
         """Give the votes about these inputs."""
         rows = [self.places[row.tobytes()] for row in inputs]
         return self.votes.map(lambda opened: opened[:, rows])
 
+    @property
+    def bound(self) -> Bound:
+        """The codec's."""
+        return self.codec.bound
 
-def codecs(public: Public, names: Sequence[str]) -> Iterator[tuple[str, Any, str]]:
+    def encode(self, ballots: np.ndarray) -> np.ndarray:
+        """Leave them as they are."""
+        return ballots
+
+    def decode(self, codes: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+        """As the codec does."""
+        return np.asarray(self.codec.decode(codes, inputs))
+
+    def __repr__(self) -> str:
+        return repr(self.codec)
+
+
+Made = Callable[[float], Any]  # from ε to a codec; most do not ask for it
+
+
+def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Namespace) -> Iterator[tuple[str, Made, str]]:
     """Build the codecs, each with what it needs to know of the public."""
     nothing = np.zeros(int(np.prod(SIZE)), dtype=bool)
 
-    def orthant(frequencies: int) -> tuple[Callable[[], Any], str]:
-        return lambda: Flips(DCT(SIZE, frequencies, 1.0), nothing, NORM), "no mask"
+    def orthant(frequencies: int) -> tuple[Made, str]:
+        return lambda _: Flips(DCT(SIZE, frequencies, 1.0), nothing, NORM), "no mask"
 
-    table: dict[str, tuple[Callable[[], Any], str]] = {
+    shapes = bent(public, how.device) if "autoencoder" in names else public
+
+    def learned(epsilon: float) -> Autoencoder:
+        # It is trained under the noise that its codes will meet, so every budget has its own. The noise hangs on numbers alone.
+        noise = built(epsilon, len(public), count, Ball(COMPONENTS, 1.0)).sigma / count
+        return Autoencoder.fit(shapes, dim=COMPONENTS, noise=noise, steps=how.codec_steps, batch=16, device=how.device)
+
+    table: dict[str, tuple[Made, str]] = {
         "orthant": orthant(FREQUENCIES),
         "orthant, 300 frequencies": orthant(300),
         "orthant, 3000 frequencies": orthant(3000),
-        "dct": (lambda: DCT(SIZE, FREQUENCIES, NORM), "no mask"),
-        "pixels": (lambda: Pixels(SIZE), "no mask"),
-        "pca": (lambda: PCA.fit(public, components=32, folds=5), "public masks"),
+        "dct": (lambda _: DCT(SIZE, FREQUENCIES, NORM), "no mask"),
+        "pixels": (lambda _: Pixels(SIZE), "no mask"),
+        "pca": (lambda _: PCA.fit(public, components=COMPONENTS, folds=5), "public masks"),
+        "autoencoder": (learned, "public masks"),
     }
     for name in names:
-        make, needs = table[name]
-        yield name, make(), needs
+        yield name, *table[name]
 
 
-def asked(codec: Any, teachers: Remembered, public: Public, epsilon: float, count: int) -> Answers:
+def bent(public: Public, device: str) -> Public:
+    """Give the public masks and bent copies of them: only masks that are public anyway are looked at."""
+    import torch
+
+    from tutelage.nets.inputs import pick_device
+    from tutelage.nets.warps import VOLUMES
+
+    masks = torch.from_numpy(np.repeat(np.asarray(public.targets, dtype=np.float32), COPIES, axis=0))
+    draws = VOLUMES.draw(len(masks), generator=torch.Generator().manual_seed(0))
+    place, parts = pick_device(device), zip(masks.split(64), draws.split(64), strict=True)
+    copies = np.concatenate([VOLUMES.masks(some.to(place), drawn.to(place)).cpu().numpy() for some, drawn in parts])
+    shapes = np.concatenate([np.asarray(public.targets, dtype=bool), copies > 0.5]).astype(np.uint8)
+    return Public.of(np.zeros((len(shapes), 1), np.float32), shapes, source=public.source)  # no image: none is needed
+
+
+def built(epsilon: float, queries: int, count: int, bound: Bound) -> Any:
+    """Give the noisy mean that this many answers of this many teachers may have."""
+    return Aggregation("mean").built(Budget(epsilon, DELTA, Unit("patient")), queries, count, bound)[0]
+
+
+def asked(ballots: Remembered, public: Public, epsilon: float, count: int) -> Answers:
     """Ask all questions of one budget through the door, with a book of its own."""
+    mechanism = built(epsilon, len(public), count, ballots.bound)
     budget = Budget(epsilon, DELTA, Unit("patient"))
-    mechanism, _ = Aggregation("mean").built(budget, len(public), count, codec.bound)
     with TemporaryDirectory() as folder, Ledger(Path(folder) / "book.sqlite", budget) as ledger:
-        curator = Curator(teachers, codec, mechanism, ledger)
+        curator = Curator(ballots, ballots, mechanism, ledger)
         codes = curator.codes(public.inputs)
         assert ledger.spent().epsilon <= epsilon * (1 + 1e-9)
         values = curator.decode(codes, public.inputs)
-    return Answers(np.arange(len(public)), values, codes, mechanism.sigma / count, codec)  # type: ignore[attr-defined]
+    return Answers(np.arange(len(public)), values, codes, mechanism.sigma / count, ballots.codec)
 
 
 # ── one split ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -165,8 +231,6 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
     private, public, test = divided(everyone, split)
     assert test.targets is not None
     assert public.targets is not None
-    if how.dpsgd:
-        return descent_rows(private, public, test, book, how)
     network = UNet(shape=(1, *SIZE))
     book.setting = {"teachers": how.teachers, "plain_teachers": how.plain_teachers, "latent_steps": how.latent_steps}
     teachers = Segmenter(
@@ -195,29 +259,31 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
         plain = MaskStudent(network, training=training, device=how.device, seed=split)
         everything = Public.of(private.inputs, source="private, for the control alone")
         book.scored("non-private", plain.fit(everything, Answers.exact(private.targets)).predict(test.inputs), test.targets)
-    for name, codec, needs in codecs(public, how.codecs):
+    names = [*how.codecs, *(how.also if split == how.split[0] else ())]
+    for name, made, needs in codecs(public, names, how.teachers, how):
         first = name == how.codecs[0]
         draws = how.draws if first else how.other_draws
         pairs = [(epsilon, draw) for epsilon in how.epsilons for draw in range(draws)]
-        with ThreadPoolExecutor(max_workers=how.threads) as pool_:
-            sets = list(pool_.map(lambda pair: asked(codec, votes, public, pair[0], how.teachers), pairs))  # noqa: B023
+        sets = list(answered(made, votes, public, pairs, how))
         book.row(what="asked", codec=name)
         facts = [{"codec": name, "needs": needs, "epsilon": epsilon, "draw": draw} for epsilon, draw in pairs]
         for answers, fact in zip(sets, facts, strict=True):
             book.row(what="answers", dice=round(float(dice(answers.values, public.targets).mean()), 4), **fact)
             constant = np.broadcast_to(answers.mean, test.targets.shape)
             book.scored("mean shape, constant", constant, test.targets, **fact)
-        if how.decoded and (first or not hasattr(codec, "measured")):
+        linear = hasattr(sets[0].codec, "measured")  # only then can a student learn from codes
+        if how.decoded or not linear:
             plain = MaskStudent(network, training=training, device=how.device, seed=split)
             for model, fact in zip(plain.fit_all(public.unlabelled(), sets), facts, strict=True):
                 book.scored("student of decoded answers", model.predict(test.inputs), test.targets, **fact)
-        if not hasattr(codec, "measured"):
+        if not linear:
             continue
+        numbers = sets[0].measured().values.size
         again = Training(steps=how.student_steps, batch=4, rate=1e-3, augmentation=VOLUMES)
         for free in how.free:
             settings = Latent(begin=training, free=free, steps=how.latent_steps, rate=how.latent_rate, again=again)
             student = LatentStudent(network, settings=settings, device=how.device, seed=split)
-            freed = [freedom(network(), answers) if free == "auto" else free for answers in sets]
+            freed = [freedom(network(), answers, numbers) if free == "auto" else free for answers in sets]
             for fact, model, group in zip(facts, student.fit_all(public.unlabelled(), sets), freed, strict=True):
                 stages_of = (("student of the mean shape", model.beginning), ("latent", model.began), ("latent, again", model))
                 for what, one in stages_of:
@@ -228,25 +294,42 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
                     book.scored(what, masks, test.targets, pool=known, surface=close, free=free, freed=group, **fact)
 
 
-def descent_rows(private: Private, public: Public, test: Public, book: Book, how: argparse.Namespace) -> None:
-    """Train by DP-SGD at the same (ε, δ) and unit: every patient in every step, a smaller network, averaged weights."""
-    from tutelage.baselines.dpsgd import DPSGD
-    from tutelage.nets.unet import UNet
-    from tutelage.nets.warps import VOLUMES
-
-    assert test.targets is not None
+def answered(
+    made: Made, votes: Remembered, public: Public, pairs: Sequence[tuple[float, int]], how: argparse.Namespace
+) -> Iterator[Answers]:
+    """Ask for every budget and draw; a codec that is the same for several budgets encodes once."""
+    ballots: dict[str, Remembered] = {}
+    of: dict[float, Remembered] = {}
     for epsilon in how.epsilons:
-        plan = DPSGD(
-            UNet(shape=(1, *SIZE), widths=(8, 16, 32)), epsilon=epsilon, delta=DELTA, steps=how.descent_steps, clip=0.5,
-            learning_rate=how.descent_rate, averaging=0.9, augmentation=VOLUMES, multiplicity=1, chunk=20, device=how.device,
-        )  # fmt: skip
-        budget = Budget(epsilon, DELTA, Unit("patient"))
-        with TemporaryDirectory() as folder, Ledger(Path(folder) / "book.sqlite", budget) as ledger:
-            model = plan.fit(private, ledger=ledger)
-        assert public.targets is not None
-        known = round(float(dice(model.probabilities(public.inputs), public.targets).mean()), 4)
-        rate = {"steps": how.descent_steps, "learning_rate": how.descent_rate}
-        book.scored("DP-SGD", model.predict(test.inputs), test.targets, epsilon=epsilon, pool=known, **rate)
+        codec = made(epsilon)
+        of[epsilon] = ballots.get(repr(codec)) or ballots.setdefault(repr(codec), votes.through(codec, how.threads))
+    with ThreadPoolExecutor(max_workers=how.threads) as pool:
+        yield from pool.map(lambda pair: asked(of[pair[0]], public, pair[0], how.teachers), pairs)
+
+
+def baseline_rows(everyone: Public, how: argparse.Namespace) -> None:
+    """Train the baselines at the same (ε, δ) and unit, without teachers; parts/direct.py says how settings are chosen."""
+    from parts import direct
+
+    bench = direct.Bench(DELTA, how.device, how.chunk)
+    splits = {split: divided(everyone, split) for split in how.split}
+    kinds = {
+        "DP-SGD": (how.dpsgd, bench.descent, direct.DESCENTS),
+        "FedAvg": (how.fedavg, bench.federation, direct.FEDERATIONS),
+    }
+    begin = time.perf_counter()
+    for name, (wanted, planned, settings) in kinds.items():
+        if not wanted:
+            continue
+        found = direct.rows(name, planned, settings, splits, bench=bench, epsilons=how.epsilons, minutes=how.minutes)
+        for split, what, facts, masks in found:
+            book = Book(how.rows, split, begin)
+            if masks is None:
+                book.row(what=what, **facts)
+            else:
+                truth = splits[split][2].targets
+                assert truth is not None
+                book.scored(what, masks, truth, **facts)
 
 
 class Opened:
@@ -265,7 +348,22 @@ class Opened:
 # ── all of them ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-KEYS = ("what", "codec", "needs", "free", "epsilon", "teachers", "plain_teachers", "latent_steps", "steps", "learning_rate")
+KEYS = (
+    "what", "codec", "needs", "free", "epsilon", "teachers", "plain_teachers", "latent_steps",
+    "widths", "steps", "learning_rate", "rounds", "local_steps", "local_rate", "clip", "plain",
+)  # fmt: skip
+
+
+def kept(path: Path) -> list[dict[str, Any]]:
+    """Read rows of a run, or those of a result."""
+    text = path.read_text(encoding="utf-8")
+    return json.loads(text)["figures"]["rows"] if path.suffix == ".json" else [json.loads(line) for line in text.splitlines()]
+
+
+def merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Let a later row stand for an earlier one of the same kind, split and draw: what was run again is not counted twice."""
+    names = (*KEYS, "split", "draw")
+    return list({tuple(row.get(name) for name in names): row for row in rows if {"dice", "pool"} & row.keys()}.values())
 
 
 def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -296,18 +394,20 @@ def main() -> None:
     parser.add_argument("--other-draws", type=int, default=1, help="for every codec but the first")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 8.0])
     parser.add_argument("--codecs", nargs="+", default=["orthant"])
+    parser.add_argument("--also", nargs="+", default=[], help="further codecs, on the first of the splits alone")
     parser.add_argument("--free", nargs="+", default=["auto"])
     parser.add_argument("--teachers", type=int, default=PRIVATE)
     parser.add_argument("--teacher-steps", type=int, default=300)
     parser.add_argument("--student-steps", type=int, default=400)
     parser.add_argument("--latent-steps", type=int, default=300)
     parser.add_argument("--latent-rate", type=float, default=1e-2)
-    parser.add_argument("--decoded", action="store_true", help="also a student of decoded answers")
+    parser.add_argument("--decoded", action="store_true", help="also a student of decoded answers, for every codec")
     parser.add_argument("--no-controls", action="store_true")
     parser.add_argument("--plain-teachers", action="store_true", help="teachers that see their patient as it is")
-    parser.add_argument("--dpsgd", action="store_true", help="the baseline alone, without teachers")
-    parser.add_argument("--descent-steps", type=int, default=60)
-    parser.add_argument("--descent-rate", type=float, default=3e-3)
+    parser.add_argument("--codec-steps", type=int, default=1000, help="of an autoencoder's training")
+    parser.add_argument("--dpsgd", action="store_true", help="this baseline alone, without teachers")
+    parser.add_argument("--fedavg", action="store_true", help="likewise")
+    parser.add_argument("--minutes", type=float, default=5.0, help="for each baseline; fewer settings are tried in less")
     parser.add_argument("--device", default="auto")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--chunk", type=int, default=50)
@@ -317,11 +417,14 @@ def main() -> None:
         return pack(how.data, how.pack)
     if not how.collect:
         how.rows.unlink(missing_ok=True)
-        for split in how.split:
-            split_rows(read(how.data), split, how)
-    lines = [line for path in how.collect or [how.rows] for line in path.read_text(encoding="utf-8").splitlines()]
-    rows = [json.loads(line) for line in lines]
-    figures = {"table": table(rows), "rows": [row for row in rows if "dice" in row]}
+        everyone = read(how.data)
+        if how.dpsgd or how.fedavg:
+            baseline_rows(everyone, how)
+        else:
+            for split in how.split:
+                split_rows(everyone, split, how)
+    rows = merged([row for path in how.collect or [how.rows] for row in kept(path)])
+    figures = {"table": table(rows), "rows": rows}
     result.write("hippocampus", {"trained on": how.gpu, **figures})
     for row in figures["table"]:
         print(row)

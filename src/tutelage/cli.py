@@ -424,6 +424,9 @@ def reproduce_segmentation(
     only: Annotated[list[str] | None, typer.Option(help="A figure or table by its name (components); may be repeated.")] = None,
     small: Annotated[bool, typer.Option("--small", help="Drawn masks of 16×16, for two CPU cores.")] = False,
     data: Data = Path("data"),
+    public_data: Annotated[
+        bool, typer.Option("--public-data", help="The folder holds published data sets alone: show stages without noise, too.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Where the figures, the runs and the page go.")] = Path("runs/segmentation"),
     seeds: Annotated[int, typer.Option(help="Runs per column of a table, for mean and spread.", min=1)] = 1,
     device: Device = "auto",
@@ -433,7 +436,9 @@ def reproduce_segmentation(
     from tutelage.reproduction.printing import made, told
 
     with _bars(as_json) as tell:
-        findings = made(tuple(only or ()), out, small=small, data=data, seeds=seeds, device=device, tell=tell)
+        findings = made(
+            tuple(only or ()), out, small=small, data=data, public_data=public_data, seeds=seeds, device=device, tell=tell
+        )
     raise typer.Exit(told(findings, out, as_json=as_json))
 
 

@@ -15,6 +15,8 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 
 #: What private/controls.npy holds, in order.
 CONTROLS = ("control: non-private, all private labels", "control: plurality of teachers, no noise", "control: one teacher")
+#: What private/corrected.npy holds, in order, where a guess was corrected.
+CORRECTED = (CONTROLS[0], "control: the same corrections, no noise")
 #: What private/stages.npy holds, in order: Dice on the way from a teacher's mask to an answer.
 STAGES = ("control: non-private, all private masks", "stage: teacher", "stage: encoded teacher", "stage: ensemble, no noise")
 
@@ -33,11 +35,13 @@ class RunFolder:
         self.labels = self.release / "labels.csv"
         self.scores = self.release / "scores.json"
         self.answers = self.release / "answers.npz"
+        self.weights = self.release / "weights.npz"
         self.samples = self.release / "samples.npz"
         self.shown_stages = self.release / "stages.npy"
         self.rounds = self.release / "rounds"
         self.report = self.release / "report.html"
         self.controls = self.private / "controls.npy"
+        self.corrected = self.private / "corrected.npy"
         self.stages = self.private / "stages.npy"
         self.pictures = self.private / "pictures.npy"
         self.inside_report = self.private / "report.html"
@@ -68,7 +72,7 @@ class RunFolder:
     def read_controls(self) -> dict[str, float]:
         """Read the figures that were computed from private data: for eyes inside the building."""
         found: dict[str, float] = {}
-        for names, path in ((CONTROLS, self.controls), (STAGES, self.stages)):
+        for names, path in ((CONTROLS, self.controls), (CORRECTED, self.corrected), (STAGES, self.stages)):
             if os.access(path, os.R_OK):
                 found |= dict(zip(names, np.load(path, allow_pickle=False).tolist(), strict=True))
         return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,15 +14,17 @@ import numpy.typing as npt
 
 from tutelage import guarantee as guarantees
 from tutelage.asking import Interview, Model, Progress, Questions
+from tutelage.codecs.corrections import Corrections
 from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, Error, RecipeError
 from tutelage.privacy.ledger import Budget, Ledger
-from tutelage.privacy.sealed import Sealed
-from tutelage.privacy.units import Shards
+from tutelage.privacy.sealed import Sealed, quietly
+from tutelage.privacy.units import Adjacency, Shards
 from tutelage.runs import RunFolder
+from tutelage.tasks.corrections import Following
 from tutelage.tasks.labels import Labelling
 from tutelage.tasks.masks import Masking
 from tutelage.tasks.task import Students, Task
@@ -105,7 +108,8 @@ def transfer(
     parts = private.split(shards, seed=seed)
     folder = RunFolder(out).create(resume=resume)
     with folder.locked(), Ledger(folder.book, budget, purpose=purpose) as ledger:
-        teachers.fit(private, parts, progress=lambda done, total: say("training teachers", done, total))
+        trained = functools.partial(say, "training teachers")
+        quietly("fit", lambda: teachers.fit(private, parts, progress=trained), ours=Error)
         curator = Curator(teachers, codec, mechanism, ledger, screen=screen, private=folder.private)
         answers = task.ask(curator, student, folder, say)
         sanitised = task.account(curator, folder)
@@ -142,7 +146,10 @@ def _default(codec: Codec | Sighted) -> Aggregation:
 def _task(
     private: Private, public: Public, queries: int, codec: Any, how: Aggregation, questions: Questions | None, shards: int
 ) -> Task:
-    """Tell labels from masks by the shape of a target."""
+    """Tell labels from masks by the shape of a target; where the codec takes corrections, a guess is put to the teachers."""
+    if isinstance(codec, Corrections):
+        _check_labels(private, codec.classes)  # now: later a wrong one could stop a release that is paid for
+        return Following(public, queries, how, codec)
     if private.targets.ndim > 1:
         return Masking(public, queries, how, questions, codec, shards)
     return Labelling(Interview(public, queries, codec.bound.dimension, how, questions))
@@ -152,8 +159,17 @@ def _check_fit(private: Private, public: Public, budget: Budget, queries: int) -
     """Refuse data that the budget does not speak about, and more questions than there are records."""
     if not (isinstance(queries, int) and 1 <= queries <= len(public)):
         raise RecipeError(f"`queries` must be between 1 and the public pool's {len(public)} records. Got {queries!r} instead.")
+    if budget.adjacency != Adjacency.REPLACE_ONE:  # a unit that leaves a shard turns its teacher into anything
+        raise RecipeError(f"`adjacency` must be 'replace-one': teachers are trained here. Got {str(budget.adjacency)!r} instead.")
     if private.unit != budget.unit.name:  # shards that keep records apart may still divide a patient
         raise RecipeError(f"`unit` of the budget must be the data's, {private.unit!r}. Got {budget.unit.name!r} instead.")
+
+
+def _check_labels(private: Private, classes: int) -> None:
+    """Refuse private labels that no class has."""
+    labels = private.targets
+    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < classes)).all():
+        raise DataError(f"`targets` must be whole numbers from 0 to {classes - 1}. Got others instead (withheld).")
 
 
 def _check_test(public: Public, test: Public | None) -> None:

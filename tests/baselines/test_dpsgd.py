@@ -68,6 +68,29 @@ def test_a_twin_without_clipping_would_be_seen(toy: Any) -> None:
     assert float(moved) > honest.sensitivity()
 
 
+class Mixing(torch.nn.Module):
+    """A stranger's layer: everyone's mean is taken off."""
+
+    def forward(self, x: Any) -> Any:
+        return x - x.mean(dim=0, keepdim=True)
+
+
+def test_a_strangers_network_sees_one_unit_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In one batch with others a unit would reach them all: the twin believes that any network keeps records apart."""
+    chance = np.random.default_rng(0)
+    images, labels = chance.random((12, 64), np.float32), np.arange(12) % 2
+    other = images.copy()
+    other[3] += 100
+    plan = DPSGD(lambda: torch.nn.Sequential(Mixing(), torch.nn.Linear(64, 2)), **FINE, clip=1e-3, multiplicity=2, chunk=12)
+
+    def moved() -> float:
+        return float((clipped_sum(plan, Private.of(other, labels)) - clipped_sum(plan, Private.of(images, labels))).norm())
+
+    assert moved() <= plan.sensitivity()
+    monkeypatch.setattr(dpsgd, "sampled", lambda _: True)
+    assert moved() > 1.5 * plan.sensitivity()
+
+
 def test_one_unit_can_move_it_by_the_diameter() -> None:
     """So a twin that noises for the radius promises what it does not keep: at ½, turning a label turns the gradient round."""
     images, labels = np.ones((4, 8), np.float32), np.array([0, 1, 0, 1])

@@ -65,6 +65,15 @@ def test_there_are_never_more_regions_than_asked_for(regions: int) -> None:
 # ── the codec ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+def test_a_choice_by_its_number_is_the_vote_of_its_mask(scenes: tuple[np.ndarray, np.ndarray]) -> None:
+    seen = CODEC.seeing(scenes[0])
+    chosen = seen.encode(scenes[1][None])[0].argmax(axis=-1)
+    assert np.array_equal(seen.encode(chosen[None].astype(np.uint8)), seen.encode(seen.decode(chosen, scenes[0])[None]))
+    odd = np.full((2, len(chosen)), [[-1], [99]])
+    assert (seen.encode(odd).argmax(axis=-1) == CODEC.regions).all()
+    assert CODEC.bound.dimension == seen.encode(odd).shape[-1]
+
+
 def test_what_is_true_goes_through_exactly(scenes: tuple[np.ndarray, np.ndarray]) -> None:
     images, masks = scenes
     assert isinstance(CODEC, Sighted)

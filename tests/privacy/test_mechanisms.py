@@ -459,6 +459,16 @@ def test_a_wild_ballot_moves_the_sum_by_the_diameter_at_most(make: Any, bound: B
     assert (np.abs(4 * (after - before)).sum(axis=1) <= bound.diameter(1) + 1e-3).all()
 
 
+@pytest.mark.parametrize("bound", [Ball(5, 0.7), Orthant(5), OneHot(5)], ids=repr)
+def test_ballots_are_summed_some_at_a_time_and_none_is_left_out(bound: Bound, monkeypatch: pytest.MonkeyPatch) -> None:
+    ballots = np.random.default_rng(0).normal(size=(103, 2, 5))
+    ballots[7], ballots[50, 0, 1], ballots[102, 1] = np.nan, np.inf, 1e200
+    one_by_one = sum(np.trunc(bound.clip(ballot) / 2.0**-12).astype(np.int64) for ballot in ballots)
+    for block in (1, 10, 35, 70, 1 << 20):  # teachers, sevens of them, and everybody at once
+        monkeypatch.setattr(mechanisms, "_BLOCK", block)
+        assert np.array_equal(mechanisms._grid_sum(ballots, bound, 2.0**-12), one_by_one)
+
+
 @pytest.mark.parametrize(
     ("mechanism", "law", "scale"),
     [

@@ -11,6 +11,9 @@ import torch
 from tests.students.blobs import NETWORK, QUICK, TRAINING, Watched, answered, blobs
 
 from tutelage.answers import Answers
+from tutelage.codecs.dct import DCT
+from tutelage.codecs.flips import Flips
+from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
 from tutelage.data.dataset import Public
 from tutelage.metrics import dice
@@ -23,6 +26,7 @@ from tutelage.students.masks import MaskStudent
 
 SETTINGS = Latent(begin=TRAINING, steps=100, again=replace(TRAINING, steps=60, rate=1e-3))
 HASTE = Latent(begin=QUICK, steps=3, again=None, batch=4)
+FINE = Flips(DCT((16, 16), 64, 1.0), np.zeros(256, bool), 12.0)  # 40 answers of 64 numbers hold the network's last block
 
 
 def student(settings: Latent = HASTE, **told: Any) -> LatentStudent:
@@ -47,7 +51,7 @@ def test_at_high_noise_codes_teach_more_than_what_is_decoded_from_them() -> None
 def test_at_low_noise_codes_teach_what_the_mean_shape_does_not_know() -> None:
     images, masks = blobs(40, 1)
     new, truth = blobs(60, 2)
-    model = student(replace(SETTINGS, again=None)).fit(Public.of(images), answered(masks, 0.5))
+    model = student(replace(SETTINGS, again=None)).fit(Public.of(images), answered(masks, 0.5, codec=FINE))
     after, before = (float(dice(one.predict(new), truth).mean()) for one in (model, model.beginning))
     assert after > before + 0.03
 
@@ -95,15 +99,24 @@ def test_a_codec_that_is_not_linear_is_refused_before_anything_is_trained(monkey
         student().fit(Public.of(images), answered(masks, 1.0, codec=Pixels((16, 16))))
 
 
+def test_releases_of_one_codec_are_measured_together_and_each_as_alone() -> None:
+    _, masks = blobs(12, 0)
+    sets = [answered(masks, 1.0, seed=0), answered(masks, 1.0, seed=1, codec=FINE), answered(masks, 1.0, seed=2, chosen=[3, 7])]
+    for (matrix, values), answers in zip(latent.measured(sets), sets, strict=True):
+        alone = answers.measured()
+        assert np.array_equal(matrix, alone.matrix)
+        assert np.allclose(values, alone.values, rtol=0, atol=1e-9)
+
+
 # ── how much it frees ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_freedom_grows_as_the_noise_falls() -> None:
     _, masks = blobs(40, 0)
-    network, answers = UNet(shape=(1, 16, 16), widths=(16, 32, 64))(), answered(masks, 1.0)
+    network, answers, many = UNet(shape=(1, 16, 16), widths=(16, 32, 64))(), answered(masks, 1.0), 10**6
     sizes = {which: sum(dict(network.named_parameters())[name].numel() for name in free_parameters(network, which))
              for which in ("head", "norms", "last")}  # fmt: skip
-    chosen = [freedom(network, replace(answers, sigma=sigma)) for sigma in (1e6, 30.0, 1.0)]
+    chosen = [freedom(network, replace(answers, sigma=sigma), many) for sigma in (1e6, 30.0, 1.0)]
     assert [sizes[which] for which in chosen] == sorted(sizes[which] for which in chosen)
     assert chosen[0] == "head"
     assert sizes[chosen[2]] == max(sizes.values())
@@ -116,7 +129,35 @@ def test_freedom_depends_on_the_noise_and_the_mean_alone() -> None:
     for sigma in np.geomspace(0.1, 1e4, 12):
         answers = answered(masks, float(sigma))
         shuffled = replace(answers, codes=answers.codes * 7, values=answers.values[::-1], chosen=answers.chosen[::-1])
-        assert freedom(network, answers) == freedom(network, shuffled)
+        assert freedom(network, answers, 10**6) == freedom(network, shuffled, 10**6)
+
+
+def test_no_more_is_freed_than_numbers_were_measured() -> None:
+    _, masks = blobs(40, 0)
+    network, answers = NETWORK(), answered(masks, 0.1)
+    sizes = [sum(dict(network.named_parameters())[name].numel() for name in free_parameters(network, which))
+             for which in ("norms", "last")]  # fmt: skip
+    assert [freedom(network, answers, count) for count in (0, sizes[0], sizes[1] - 1, sizes[1])] == [
+        "head",
+        "norms",
+        "norms",
+        "last",
+    ]
+
+
+def test_few_numbers_do_not_move_many_parameters_astray() -> None:
+    """Four numbers an answer, little noise: the twin frees what the noise alone would allow, and forgets the mean shape."""
+    images, masks = blobs(40, 1)
+    new, truth = blobs(60, 2)
+    answers = answered(masks, 3.0, codec=PCA.fit(Public.of(images, masks), components=4, norm=1e3))
+    allowed = freedom(NETWORK(), answers, 10**6)
+    assert allowed == "last"
+    scores = {}
+    for free in ("auto", allowed):
+        model = student(replace(SETTINGS, again=None, free=free)).fit(Public.of(images), answers)  # type: ignore[arg-type]
+        scores[free] = [float(dice(one.predict(new), truth).mean()) for one in (model.beginning, model)]
+    assert scores["auto"][1] > scores["auto"][0] + 0.01
+    assert scores[allowed][1] < scores[allowed][0] - 0.03
 
 
 # ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -141,6 +141,27 @@ def test_stages_are_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not list(folder.release.iterdir())
 
 
+def test_choices_by_number_have_the_stages_of_their_masks(tmp_path: Path) -> None:
+    class Choosers:
+        def __init__(self, painting: bool) -> None:
+            self.painting = painting
+
+        def vote(self, inputs: np.ndarray) -> Sealed:
+            rng = np.random.default_rng(len(inputs))
+            votes = np.where(rng.random((9, len(inputs))) < 0.6, 1, rng.integers(0, 4, (9, len(inputs)))).astype(np.uint8)
+            labels = codec.seeing(inputs).labels
+            return Sealed(labels[None] == votes[:, :, None, None] if self.painting else votes)
+
+    codec, found = RegionVotes((16, 16), 3, "levels", share=0.2), []
+    for painting in (False, True):
+        folder = RunFolder(tmp_path / str(painting)).create()
+        private, answers = Private.of(IMAGES, TRUTH), answered(TRUTH, 0.1)
+        task(codec).controls(Choosers(painting), private, answers, TEST, Thresholding, folder)
+        found.append((stages(folder), np.load(folder.pictures)))
+    assert found[0][0] == pytest.approx(found[1][0])
+    assert np.array_equal(found[0][1], found[1][1])
+
+
 def test_a_failing_stage_says_no_private_value(tmp_path: Path) -> None:
     class Quoting:
         bound = CODEC.bound

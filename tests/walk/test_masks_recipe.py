@@ -50,6 +50,9 @@ steps = 4
 batch = 4
 augmentation = { flips = [-1], nearest = true }
 """
+REGIONS = TINY.replace('"unet"', '"regions"').replace('augmentation = "scenes"', 'augmentation = "silhouettes"')
+REGIONS = REGIONS.replace('learner = "masks"', 'learner = "masks"\nkind = "regions"')
+REGIONS = REGIONS.replace("{ flips = [-1], nearest = true }", "{ flip = true }\nmembers = 2")
 VOTES = '[codec]\nkind = "region-votes"\nregions = 4\n[aggregation]\nmethod = "gnmax"'
 LATENT = """learner = "latent"
 widths = [8]
@@ -100,6 +103,27 @@ def test_a_finished_run_is_resumed_for_free(finished: RunFolder) -> None:
         run(parse(TINY), finished.root, device="cpu", engine="sequential")
     again = run(parse(TINY), finished.root, device="cpu", engine="sequential", resume=True)
     assert again.folder.exported_book.read_bytes() == before
+
+
+def test_teachers_and_a_student_may_look_at_one_region_at_a_time(tmp_path: Path) -> None:
+    from tutelage.codecs.regionvotes import RegionVotes
+    from tutelage.nets.regions import RegionModel
+
+    done = run(parse(REGIONS), tmp_path / "run", device="cpu", engine="sequential")
+    scores = json.loads(done.folder.scores.read_text(encoding="utf-8"))
+    assert {"private student", "released masks", "control: mean shape, as the student's label", *STAGES} <= set(scores)
+    model = RegionModel.load(done.folder.release / "student.safetensors", RegionVotes, device="cpu")
+    assert (len(model), model.cut) == (2, RegionVotes((16, 16), 4))
+    images = done.answers.values[:, None].astype(np.float32)
+    assert np.array_equal(model.predict(images), done.model.predict(images))
+    assert "<th>encoded teacher</th>" in report(done.folder).report.read_text(encoding="utf-8")
+    book = done.folder.exported_book.read_bytes()
+    again = run(parse(REGIONS), tmp_path / "run", device="cpu", engine="sequential", resume=True)
+    assert again.folder.exported_book.read_bytes() == book
+    mixed = REGIONS.replace('learner = "masks"\nkind = "regions"', 'learner = "masks"').replace(
+        "{ flip = true }\nmembers = 2", '"none"'
+    )
+    assert run(parse(mixed), tmp_path / "mixed", device="cpu", engine="sequential").answers.values.shape == (6, 16, 16)
 
 
 @pytest.mark.parametrize("name", CODECS)

@@ -150,7 +150,26 @@ def test_only_what_is_drawn_or_said_to_be_public_is_shown(make: str, tmp_path: P
     monkeypatch.setattr(stages, "_made", lambda bench, study, *, shown: shown)
     assert getattr(stages, make)(Bench(out=tmp_path, small=True)) is True
     assert getattr(stages, make)(Bench(out=tmp_path, data=tmp_path)) is False  # a folder may hold anything
-    assert getattr(stages, make)(Bench(out=tmp_path, data=tmp_path), public_data=True) is True
+    assert getattr(stages, make)(Bench(out=tmp_path, data=tmp_path, public_data=True)) is True
+
+
+@pytest.mark.parametrize("public", [True, False])
+def test_a_run_of_published_data_says_why_it_shows_what_it_shows(
+    public: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study, given = studies.tumours(tiny(tmp_path)), {}  # drawn images play the folder's part
+    bench = Bench(out=tmp_path, scale=0.02, device="cpu", data=tmp_path, public_data=public)
+    facts = {key: 1.0 for _, key, _ in stages.FACTS[:3]} | {"teachers": 1, "queries": 1}
+    for name in ("_codec", "_teachers", "_student"):
+        monkeypatch.setattr(stages, name, lambda *_, **__: None)
+    monkeypatch.setattr(stages, "transfer", lambda *_, **choices: given.update(choices))
+    monkeypatch.setattr(stages, "_read", lambda *_, **__: facts)
+    monkeypatch.setattr(stages, "_strip", lambda *_, **__: ())
+    found = stages._made(bench, replace(study, columns=study.columns[:1]), shown=bench.shows)
+    assert given["benchmark"] is public  # whether the run's own release shows them, too
+    assert ("published data sets alone (--public-data)" in found.remarks[-1]) is public
+    assert ("--public-data shows them" in found.remarks[-1]) is not public
+    assert bench.settings != replace(bench, public_data=not public).settings  # or the other's table would be read
 
 
 def test_a_codec_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:

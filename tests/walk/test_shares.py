@@ -168,11 +168,11 @@ def test_a_recipe_of_shares_runs_and_is_read_by_the_table(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('learner = "supervised"\nkind = "linear"', 'learner = "spreading"', "`student.learner` must be 'supervised' or 'consis"),
+        ('learner = "supervised"\nkind = "linear"', 'learner = "spreading"', "`student.learner` must be 'supervised', 'consis"),
         (
             'learner = "supervised"\nkind = "linear"',
             'learner = "adversarial"',
-            "for 'mean', which gives shares. Got 'adversarial'",
+            "or 'linear' for 'mean'. Got 'adversarial'",
         ),
         (
             'learner = "supervised"\nkind = "linear"',

@@ -15,6 +15,7 @@ from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.ledger import Ledger
+from tutelage.privacy.units import Adjacency
 from tutelage.runs import CONTROLS, RunFolder
 from tutelage.verification import verify
 
@@ -37,6 +38,13 @@ def rows(out: Path) -> list[str]:
         (
             {"private_unit": "record", "budget": tt.Budget(8.0, 1e-5, tt.Unit("patient"))},
             "`unit` of the budget must be the data's",
+        ),
+        (
+            {
+                "private_unit": "institution",
+                "budget": tt.Budget(8.0, 1e-5, tt.Unit("institution"), adjacency=Adjacency.ADD_REMOVE),
+            },
+            "`adjacency` must be 'replace-one': teachers are trained here",
         ),
         ({"queries": 61}, "`queries` must be between 1 and the public pool's 60 records. Got 61"),
         ({"queries": 0}, "`queries` must be between 1"),
@@ -229,10 +237,11 @@ def test_a_look_takes_the_sanitised_figure_away(tmp_path: Path) -> None:
     assert again.guarantee["sanitised_epsilon"] is None
 
 
-def test_a_failing_teacher_says_no_private_value(tmp_path: Path) -> None:
+@pytest.mark.parametrize("where", ["fit", "vote"])
+def test_a_failing_teacher_says_no_private_value(where: str, tmp_path: Path) -> None:
     class Talkative:
         def fit(self, private: Any, shards: Any, *, progress: Any = None) -> Any:
-            return self
+            return self if where == "vote" else self.vote(private)
 
         def vote(self, inputs: Any) -> Any:
             raise ValueError("patient 4711 has a rare disease")
@@ -241,7 +250,7 @@ def test_a_failing_teacher_says_no_private_value(tmp_path: Path) -> None:
         tiny_run(tmp_path / "run", teachers=Talkative())
     assert "4711" not in str(caught.value)
     assert caught.value.__cause__ is None
-    assert rows(tmp_path / "run") == ["open", "charge"]
+    assert rows(tmp_path / "run") == ["open", "charge"][: 1 + (where == "vote")]
 
 
 def test_folders_know_whether_a_book_is_there(tmp_path: Path) -> None:

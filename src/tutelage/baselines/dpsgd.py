@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal, final
 import torch
 from torch import Tensor, nn
 
+from tutelage.baselines.backprops import backward_gradients, sampled
 from tutelage.baselines.checks import check_share, check_unit, check_whole
 from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, check_targets, places, taking_part
-from tutelage.baselines.gradients import built, trainable, unit_gradients
+from tutelage.baselines.gradients import built, stacked, trainable, unit_gradients
 from tutelage.baselines.price import Step, batch, calibrated, step
 from tutelage.baselines.released import released
 from tutelage.data.dataset import Private
@@ -89,6 +90,7 @@ class DPSGD:
         masks, place = private.targets.ndim > 1, pick_device(self.device)
         check_distortion(self.augmentation, masks=masks)
         network = built(self.network, seed=self.seed, device=place)
+        network = network if sampled(network) else stacked(network)
         event = self.event(places(private))
         check_targets(private, network)
         ledger.charge(event, count=self.steps)
@@ -119,7 +121,7 @@ class Descent:
     """Let Opacus clip and sum the units' gradients, add the noise, and step."""
 
     def __init__(self, plan: DPSGD, network: nn.Module, *, sigma: float) -> None:
-        self.network, self.weights = network, trainable(network)
+        self.network, self.weights, self.sampled = network, trainable(network), sampled(network)
         parameters = list(self.weights.values())
         inner: torch.optim.Optimizer
         if plan.optimizer == "sgd":
@@ -140,7 +142,10 @@ class Descent:
 
     def gather(self, images: Tensor, targets: Tensor) -> None:
         """Clip these units' gradients and add them to the sum."""
-        slopes = unit_gradients(self.network, self.weights, images, targets, shared=True)
+        if self.sampled:
+            slopes = backward_gradients(self.network, self.weights, images, targets)
+        else:
+            slopes = unit_gradients(self.network, self.weights, images, targets, shared=True)
         for name, parameter in self.weights.items():
             parameter.grad_sample = slopes[name]  # where Opacus looks for them
         self.optimizer.clip_and_accumulate()

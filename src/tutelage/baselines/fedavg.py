@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tutelage.baselines.checks import check_adjacency, check_share, check_unit, check_whole
 from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, check_targets, places, taking_part
-from tutelage.baselines.gradients import Weights, built, trainable, unit_gradients
+from tutelage.baselines.gradients import Weights, built, stacked, trainable, unit_gradients
 from tutelage.baselines.price import Step, batch, calibrated, step
 from tutelage.baselines.released import released
 from tutelage.data.dataset import Private
@@ -98,7 +98,7 @@ class NoisyFedAvg:
         check_unit(private, ledger.budget)
         masks, place, units = private.targets.ndim > 1, pick_device(self.device), places(private)
         check_distortion(self.augmentation, masks=masks)
-        network = built(self.network, seed=self.seed, device=place)
+        network = stacked(built(self.network, seed=self.seed, device=place))
         weights = torch.cat([tensor.detach().flatten().double().cpu() for tensor in trainable(network).values()])
         mechanism = self.mechanism(len(weights), units, ledger.budget)
         event = self.event(mechanism, units)

@@ -1,4 +1,4 @@
-"""One gradient per unit, all units of a batch at once."""
+"""One gradient per unit, all units of a batch at once: for any network, and where every unit holds weights of its own."""
 
 from __future__ import annotations
 
@@ -14,12 +14,23 @@ Weights = dict[str, Tensor]
 
 
 def built(factory: Factory, *, seed: int, device: torch.device) -> nn.Module:
-    """Build the network on the device, with weights that the seed decides; convolutions as products where a GPU likes that."""
+    """Build the network on the device, with weights that the seed decides."""
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # the CPU's alone, and put back afterwards
         network = factory()
     refuse_batch_mixing(network)
-    return (as_products(network) if device.type == "cuda" else network).to(device).train()
+    return network.to(device).train()
+
+
+def stacked(network: nn.Module) -> nn.Module:
+    """Write convolutions as products where a GPU likes that: many networks side by side."""
+    return as_products(network) if next(network.parameters()).device.type == "cuda" else network
+
+
+def half(device: torch.device) -> torch.autocast:
+    """Multiply in bfloat16 on a GPU, as every training here does; gradients are clipped, summed and noised in 32 bits."""
+    # No weight cache: a cast remembered inside a transform would outlive it.
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda", cache_enabled=False)
 
 
 def trainable(network: nn.Module) -> Weights:
@@ -37,7 +48,9 @@ def unit_gradients(network: nn.Module, weights: Weights, images: Tensor, targets
     frozen = {name: tensor for name, tensor in network.state_dict(keep_vars=True).items() if name not in weights}
 
     def wrong(own: Weights, seen: Tensor, wanted: Tensor) -> Tensor:
-        return measure(functional_call(network, {**frozen, **own}, (seen,)), wanted)
+        with half(seen.device):
+            scores = functional_call(network, {**frozen, **own}, (seen,))
+        return measure(scores.float(), wanted)
 
     each = vmap(grad(wrong), in_dims=(None if shared else 0, 0, 0), randomness="different")
     held = {name: tensor.detach() for name, tensor in weights.items()}

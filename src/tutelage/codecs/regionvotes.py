@@ -81,8 +81,15 @@ class Regioned:
         return self.votes.bound
 
     def encode(self, predictions: Array) -> Array:
-        """Turn masks (teachers, queries, *shape) into whole votes (teachers, queries, regions + 1), teacher by teacher."""
+        """Turn masks (teachers, queries, *shape) into whole votes (teachers, queries, regions + 1), teacher by teacher.
+
+        Teachers that choose a region themselves give its number, (teachers, queries); any other number is a vote for none.
+        """
         given, shape = np.asarray(predictions), self.labels.shape
+        if given.ndim == 2 and given.shape[1:] == shape[:1] and given.dtype.kind in "iu":
+            given = given.astype(np.int64)
+            known = np.where((given >= 0) & (given < self.votes.regions), given, self.votes.regions)
+            return np.asarray(known[..., None] == np.arange(self.bound.dimension))
         if given.ndim != 1 + len(shape) or given.shape[1:] != shape or given.dtype.kind not in "biuf":
             raise DataError(
                 f"`predictions` must be real numbers of shape (teachers, {', '.join(map(str, shape))}). "

@@ -9,8 +9,9 @@ from tutelage.privacy.errors import RecipeError
 from tutelage.recipes.sections import unknown
 
 NETWORKS = ("convnet", "residual")
-SEGMENTERS = ("unet",)
+SEGMENTERS = ("unet", "regions")
 LEARNED = ("consistency", "adversarial")  # learners that are networks, each with a table of its own
+RECORDS = "records"  # teachers that are their records; their student is "linear"
 DRAWERS = ("masks", "latent")  # learners of masks, likewise
 LINEAR = ("dct", "pca", "blocks", "wavelet", "flips")  # codecs whose codes are linear measurements of a mask
 ENGINES = ("auto", "sequential", "stacked", "recorded", "processes", "ray")
@@ -20,7 +21,7 @@ OF_NETWORKS = ("steps", "batch", "rate", "widths", "augmentation")  # keys of [t
 
 def check_teachers(section: Any) -> None:
     """Refuse an unknown kind, and keys that it would ignore."""
-    known = (*ESTIMATORS, *NETWORKS, *SEGMENTERS)
+    known = (*ESTIMATORS, *NETWORKS, *SEGMENTERS, RECORDS)
     if section.kind not in known:
         raise unknown("teachers.kind", section.kind, known)
     idle = [key for key in OF_NETWORKS if getattr(section, key) is not None]
@@ -30,11 +31,11 @@ def check_teachers(section: Any) -> None:
 
 def check_student(section: Any) -> None:
     """Refuse a kind that its learner cannot be, and keys that it would ignore."""
-    for name in (*LEARNED, *DRAWERS):
+    for name in (*LEARNED, "linear", *DRAWERS):
         if getattr(section, name) is not None and section.learner != name:
             raise RecipeError(f"`student.{name}` must stay open for the learner {section.learner!r}. Got a table instead.")
-    if section.learner == "adversarial" and section.kind is not None:
-        raise RecipeError("`student.kind` must stay open for 'adversarial', which has its own network. Got a value instead.")
+    if section.learner in ("adversarial", "linear") and section.kind is not None:
+        raise RecipeError(f"`student.kind` must stay open for {section.learner!r}, which is one itself. Got a value instead.")
     known = tuple(ESTIMATORS)
     if section.learner in (*LEARNED, *DRAWERS):
         known = NETWORKS if section.learner in LEARNED else SEGMENTERS
@@ -76,6 +77,18 @@ def _check_door(recipe: Any, kind: Any) -> None:
     if recipe.student.learner == "latent" and kind not in LINEAR:
         listed = ", ".join(repr(word) for word in LINEAR)
         raise RecipeError(f"`codec.kind` must be one of {listed} for the learner 'latent'. Got {kind!r} instead.")
+    _check_regions(recipe, kind)
+
+
+def _check_regions(recipe: Any, kind: Any) -> None:
+    """Hold networks that look at regions to flat images, to a codec that has regions, and to decoded answers."""
+    for place, section in (("teachers", recipe.teachers), ("student", recipe.student)):
+        if section.kind != "regions":
+            continue
+        if kind != "region-votes":
+            raise RecipeError(f"`codec.kind` must be 'region-votes' for `{place}.kind` 'regions'. Got {kind!r} instead.")
+        if len(recipe.data.size) != 2:
+            raise RecipeError(f"`{place}.kind` must be 'unet' for volumes. Got 'regions' instead.")
 
 
 def check_shares(recipe: Any) -> None:
@@ -83,10 +96,9 @@ def check_shares(recipe: Any) -> None:
     student = recipe.student
     if not recipe.how().vectors or recipe.about_masks:
         return
-    if student.learner not in ("supervised", "consistency"):
+    if student.learner not in ("supervised", "consistency", "linear"):
         raise RecipeError(
-            "`student.learner` must be 'supervised' or 'consistency' for 'mean', which gives shares. "
-            f"Got {student.learner!r} instead."
+            f"`student.learner` must be 'supervised', 'consistency' or 'linear' for 'mean'. Got {student.learner!r} instead."
         )
     if student.learner == "supervised" and student.kind is not None and student.kind not in REGRESSORS:
         raise unknown("student.kind", student.kind, tuple(REGRESSORS))

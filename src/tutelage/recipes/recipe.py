@@ -15,11 +15,12 @@ from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
-from tutelage.recipes import codecs, sets
+from tutelage.recipes import codecs, linear, sets
 from tutelage.recipes.names import check_features, check_masks, check_shares, check_student, check_teachers
 from tutelage.recipes.sections import Count, Positive, Section, Size, Table, Widths, placed, validated
 
-MASKS = {"data": sets.KEYS, "student": ("masks", "latent")}  # keys that came with masks: recipes without them keep their hash
+# Keys that came later: recipes without them keep their hash.
+LATER = {"": ("codec",), "data": sets.KEYS, "student": ("masks", "latent", "linear")}
 
 
 class DataSection(Section):
@@ -101,11 +102,12 @@ AggregationSection: Any = _aggregation()  # how votes become answers; what is le
 class StudentSection(Section):
     """Who learns from the answers. The tables hold the settings of the learner they are named after."""
 
-    learner: Literal["supervised", "spreading", "consistency", "adversarial", "masks", "latent"] = "supervised"
+    learner: Literal["supervised", "spreading", "consistency", "adversarial", "linear", "masks", "latent"] = "supervised"
     kind: str | None = None
     widths: Widths | None = None
     consistency: Table | None = None
     adversarial: Table | None = None
+    linear: Table | None = None
     masks: Table | None = None
     latent: Table | None = None
 
@@ -128,7 +130,7 @@ class Recipe(Section):
     def sha256(self) -> str:
         """Hash everything that shapes the result; where the files lie does not."""
         content = self.model_dump(mode="json", exclude={"data": {"directory"}})
-        for place, keys in (("", ("codec",)), *MASKS.items()):
+        for place, keys in LATER.items():
             table = content[place] if place else content
             for key in keys:
                 if table[key] is None:
@@ -176,6 +178,7 @@ def parse(text: str, *, name: str = "the recipe") -> Recipe:
     sets.check_data(recipe.data)
     check_teachers(recipe.teachers)
     check_student(recipe.student)
+    linear.check(recipe)
     if recipe.codec is not None and recipe.about_masks:
         codecs.section(recipe.codec)
     check_masks(recipe)

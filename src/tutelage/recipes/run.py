@@ -12,7 +12,7 @@ from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import digits
 from tutelage.privacy.bounds import Bound, OneHot
 from tutelage.privacy.errors import RecipeError
-from tutelage.recipes import codecs, coders, learners, sets
+from tutelage.recipes import codecs, coders, learners, linear, sets
 from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.recipe import Recipe, parse
 from tutelage.recipes.sections import unknown
@@ -39,16 +39,14 @@ def run(
     learners.require(recipe, device=device, engine=engine)
     private, public, test = _data(recipe, data, progress)
     number, folder = 0 if recipe.about_masks else classes(recipe), RunFolder(out)
-    if recipe.features is not None or recipe.about_masks:
+    if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
-    begin = Beginnings(recipe, public, folder.release, device=device, progress=progress)
+    teachers, student = _learners(recipe, private, public, number, folder, device=device, engine=engine, progress=progress)
     return transfer(
         private,
         public,
-        teachers=learners.teachers(
-            recipe, private, number, begin, device=device, engine=engine, checkpoint=folder.private / "teachers"
-        ),
-        student=learners.student(recipe, public, number, begin, device=device, progress=progress),
+        teachers=teachers,
+        student=student,
         codec=_codec(recipe, public, folder, device=device),
         budget=recipe.budget(),
         shards=recipe.teachers.shards,
@@ -66,10 +64,24 @@ def run(
     )
 
 
+def _learners(
+    recipe: Recipe, private: Private, public: Public, number: int, folder: RunFolder, *, device: str, engine: str, progress: Any
+) -> tuple[Any, Any]:
+    if linear.chosen(recipe):
+        say = progress or (lambda what, done, total: None)
+        from tutelage.recipes import corrected
+
+        return corrected.learners(recipe, public, number, folder, device=device, say=say)
+    begin = Beginnings(recipe, public, folder.release, device=device, progress=progress)
+    kept = folder.private / "teachers"
+    teachers = learners.teachers(recipe, private, number, begin, device=device, engine=engine, checkpoint=kept)
+    return teachers, learners.student(recipe, public, number, begin, device=device, progress=progress)
+
+
 def _codec(recipe: Recipe, public: Public, folder: RunFolder, *, device: str) -> Any:
     if recipe.about_masks:
         return coders.codec(recipe, public, device=device, kept=folder.release)
-    return Votes(classes(recipe))
+    return linear.codec(recipe, classes(recipe)) if linear.chosen(recipe) else Votes(classes(recipe))
 
 
 def carried() -> tuple[str, ...]:
@@ -99,7 +111,9 @@ def is_benchmark(recipe: Recipe) -> bool:
 
 def bound(recipe: Recipe) -> tuple[Bound, bool]:
     """Give what bounds a ballot, without reading data, and whether its size is known already."""
-    return codecs.bound(recipe) if recipe.about_masks else (OneHot(classes(recipe)), True)
+    if recipe.about_masks:
+        return codecs.bound(recipe)
+    return (linear.codec(recipe, classes(recipe)).bound if linear.chosen(recipe) else OneHot(classes(recipe))), True
 
 
 def classes(recipe: Recipe) -> int:

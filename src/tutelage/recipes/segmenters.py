@@ -11,7 +11,7 @@ from pydantic import Field, PlainValidator, create_model
 
 from tutelage.data.dataset import Public
 from tutelage.privacy.errors import RecipeError
-from tutelage.recipes import sets
+from tutelage.recipes import regions, sets
 from tutelage.recipes.sections import Section, Widths, built, names, one_of, placed, section_of, unknown, validated
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ def _warp(value: Any) -> Any:
 
 def training(recipe: Recipe) -> Any:
     """Build how the teachers learn."""
+    if recipe.teachers.kind == regions.KIND:
+        return regions.training(recipe)
     from tutelage.teachers.segmenter import GENTLE
 
     section, table = recipe.teachers, warps()
@@ -78,6 +80,8 @@ def _replaced(default: Any, checked: Any, place: tuple[str, ...], apart: tuple[s
 
 def settings(recipe: Recipe) -> dict[str, Any]:
     """Build what the student is given beside its network."""
+    if recipe.student.kind == regions.KIND:
+        return regions.settings(recipe)
     name = recipe.student.learner
     table, place = getattr(recipe.student, name) or {}, ("student", name)
     drawing = {"threshold": (Annotated[float, Field(gt=0, lt=1)], 0.5), "window": (Widths | None, None)}
@@ -130,6 +134,8 @@ def network(recipe: Recipe, section: Any, inputs: Any) -> Any:
 
 def teachers(recipe: Recipe, inputs: Any, *, device: str, engine: Any, checkpoint: Path) -> Any:
     """Build the teachers; what is finished is kept in the checkpoint folder."""
+    if recipe.teachers.kind == regions.KIND:
+        return regions.teachers(recipe, device=device, engine=engine, checkpoint=checkpoint)
     from tutelage.teachers.segmenter import Segmenter
 
     return Segmenter(
@@ -144,6 +150,8 @@ def teachers(recipe: Recipe, inputs: Any, *, device: str, engine: Any, checkpoin
 
 def student(recipe: Recipe, public: Public, *, device: str) -> Callable[[], Any]:
     """Build what makes students of masks, one for the answers and one for each control."""
+    if recipe.student.kind == regions.KIND:
+        return regions.student(recipe, device=device)
     from tutelage.students.latent import LatentStudent
     from tutelage.students.masks import MaskStudent
 
@@ -159,7 +167,9 @@ def check(recipe: Recipe) -> None:
     training(recipe)
     settings(recipe)
     for place, section in (("teachers", recipe.teachers), ("student", recipe.student)):
-        if section.widths is not None:
+        if section.kind == regions.KIND:
+            regions.network(section, place)
+        elif section.widths is not None:
             try:
                 UNet(shape=(1, *sets.shape(recipe.data)), widths=section.widths)
             except RecipeError as error:

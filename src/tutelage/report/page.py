@@ -16,7 +16,7 @@ from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import Event
 from tutelage.privacy.ledger import Entry, Ledger, charges, read_lines
 from tutelage.report import stages
-from tutelage.runs import CONTROLS, STAGES, RunFolder
+from tutelage.runs import CONTROLS, CORRECTED, STAGES, RunFolder
 
 
 def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None) -> RunFolder:
@@ -134,7 +134,8 @@ def _verdict(scores: dict[str, float]) -> str:
 
 
 def _controls_note(scores: dict[str, float], *, inside: bool) -> str:
-    read = [name.removeprefix("control: ").removeprefix("stage: ") for name in (*CONTROLS, *STAGES) if name in scores]
+    known = dict.fromkeys((*CONTROLS, *CORRECTED, *STAGES))
+    read = [name.removeprefix("control: ").removeprefix("stage: ") for name in known if name in scores]
     if not read:
         return "Controls that read private data are under private/, not here."
     why = "this page stays inside" if inside else "this data set is public"

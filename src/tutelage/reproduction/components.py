@@ -22,7 +22,11 @@ _ROWS = 2048
 
 
 def fitted(bench: Bench) -> tuple[PCA, Array]:
-    """Fit the papers' encoder, which keeps the mean inside the code, and draw other masks."""
+    """Fit the papers' encoder, which keeps the mean inside the code, and draw other masks; once for all figures."""
+    return bench.once("components", lambda: _fitted(bench))
+
+
+def _fitted(bench: Bench) -> tuple[PCA, Array]:
     train, test = bench.count(20_000, 65_536), bench.count(10_000, 8192)
     masks = bench.masks(train, seed=1)
     public = Public.of(np.zeros((len(masks), 1)), masks, source=f"{train} masks of seed 1")

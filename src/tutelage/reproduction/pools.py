@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeVar, cast, final
 
 import numpy as np
 import numpy.typing as npt
@@ -14,14 +16,17 @@ import numpy.typing as npt
 from tutelage.data.dataset import Public
 from tutelage.data.scenes import Scenes
 from tutelage.data.sources import MissingFiles
-from tutelage.data.volumes import Volumes
+from tutelage.reproduction.scans import BRATS, HIPPOCAMPUS, Scans
 
 Array = npt.NDArray[Any]
 Progress = Callable[[str, int, int], None]
-SMALL, FULL, VOLUME = 16, 64, (32, 48, 32)
-TEMPLATES, HIPPOCAMPUS = Path("sisi/raw_images"), Path("hippocampus")
+Made = TypeVar("Made")
+FORM = 3  # raise it when figures are computed otherwise: what was kept is then computed anew
+SMALL, FULL = 16, 64
+TEMPLATES = Path("sisi/raw_images")
 GRAIN = 0.6  # deviation of the grain on an animal of brightness 1, in small images
 _SPARE = 2.4  # scenes drawn per scene with the animal: about half hold none
+_PASS = 4096  # scenes per seed at full size: what a thread draws at a time
 
 
 @final
@@ -32,10 +37,12 @@ class Bench:
     out: Path
     data: Path | None = None
     small: bool = False
+    public_data: bool = False  # the caller says that all of `data` is published anyway: what has no noise on it may be shown
     device: str = "auto"
     seeds: int = 1
     scale: float = 1.0  # of counts and steps; tests turn it down
     progress: Progress | None = None
+    _made: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def count(self, small: int, full: int) -> int:
         """Choose a number by the size of the reproduction."""
@@ -45,6 +52,24 @@ class Bench:
         """Tell how far it is."""
         if self.progress is not None:
             self.progress(what, done, total)
+
+    def once(self, name: str, make: Callable[[], Made]) -> Made:
+        """Make what several figures need, once."""
+        if name not in self._made:
+            self._made[name] = make()
+        return cast(Made, self._made[name])
+
+    @property
+    def settings(self) -> str:
+        """Name what figures are computed with: what was kept under another name is computed anew."""
+        volumes, shown = " and ".join(self.volumes) or "scenes alone", ", public data" if self.public_data else ""
+        size = "small" if self.small else "full"
+        return f"form {FORM}, {size}, scale {self.scale:g}, {volumes}, seeds {self.seeds}{shown}"
+
+    @property
+    def shows(self) -> bool:
+        """Tell whether what has no noise on it may be shown: every image is drawn by the package, or said to be published."""
+        return self.small or self.public_data
 
     @property
     def size(self) -> int:
@@ -68,38 +93,71 @@ class Bench:
     def images(self, count: int, *, seed: int) -> Public:
         """Draw scenes as Public. Small ones are an animal under grain, which a few images and steps are enough to learn."""
         if not self.small:
-            return self.scenes.public(count, seed=seed)
+            return self._many(count, seed)
         _, masks = self.scenes.draw(int(_SPARE * count) + 64, seed=seed)
         masks = masks[masks.any(axis=(1, 2))][:count]
         rng = np.random.default_rng(seed)
         images = masks[:, None] + GRAIN * rng.standard_normal(masks[:, None].shape, dtype=np.float32)
         return Public.of(images.astype(np.float32), masks, source=f"animals under grain, {len(masks)} of seed {seed}")
 
+    def _many(self, count: int, seed: int) -> Public:
+        """Draw on all cores, a seed per pass; grey levels are whole numbers, and as bytes a quarter of the size."""
+        scenes, starts = self.scenes, range(0, count, _PASS)
+        images = np.empty((count, 1, self.size, self.size), dtype=np.uint8)
+        masks = np.empty((count, self.size, self.size), dtype=np.uint8)
+        scenes.draw(1, seed=0)  # templates are read once, before the threads need them
+
+        def draw(start: int) -> None:
+            part = slice(start, min(count, start + _PASS))
+            grey, masks[part] = scenes.draw(part.stop - start, seed=1000 * seed + start // _PASS)
+            images[part] = np.rint(255 * grey)
+
+        with ThreadPoolExecutor(min(16, os.cpu_count() or 1)) as pool:
+            for done, _ in enumerate(pool.map(draw, starts), start=1):
+                self.say("drawing scenes", done, len(starts))
+        return Public.of(images, masks, source=f"SiSI scenes, {count} of seed {seed}")
+
     @property
-    def has_volumes(self) -> bool:
-        """Tell whether the hippocampus volumes are at hand."""
-        return self.data is not None and (self.data / HIPPOCAMPUS / "labelsTr").is_dir()
+    def volumes(self) -> tuple[str, ...]:
+        """Name the sets of volumes at hand, BraTS first: where it is, the tables are made of it."""
+        return tuple(name for name, place in (("brats", BRATS), ("hippocampus", HIPPOCAMPUS)) if self._has(place))
+
+    def _has(self, place: Path) -> bool:
+        return self.data is not None and (self.data / place).is_dir()
 
     @cached_property
-    def volumes(self) -> Public:
-        """Read all hippocampus volumes; at small size every second voxel of every axis."""
-        if not self.has_volumes:
-            raise MissingFiles(f"`data` must hold {HIPPOCAMPUS} with imagesTr and labelsTr. Got no such folder instead.")
-        assert self.data is not None
-        everyone = Volumes.decathlon(self.data / HIPPOCAMPUS, size=VOLUME).public()
-        assert everyone.targets is not None
-        if not self.small:
-            return everyone
-        return Public.of(everyone.inputs[:, :, ::2, ::2, ::2], everyone.targets[:, ::2, ::2, ::2], source=everyone.source)
-
-    def sets(self, train: Sequence[int], test: int) -> list[tuple[str, Public, Array]]:
-        """Give (name, public masks, other masks) of every set at hand: scenes, and the hippocampus where its folder is."""
-        drawn = self.masks(self.count(*train), seed=1)
-        found = [("scenes", Public.of(np.zeros((len(drawn), 1)), drawn), self.masks(max(2, round(self.scale * test)), seed=2))]
-        if self.has_volumes:
-            masks = self.volumes.targets
-            assert masks is not None
-            order = np.random.default_rng(0).permutation(len(masks))
-            known, fresh = masks[order[:200]], masks[order[200:]]
-            found.append(("hippocampus", Public.of(np.zeros((len(known), 1)), known), fresh))
+    def scans(self) -> list[Scans]:
+        """Read every set of volumes at hand, BraTS first; at small size every second voxel of what is read otherwise."""
+        found = []
+        if self._has(BRATS):
+            found.append(Scans.brats(self._folder(BRATS), thin=4 if self.small else 2))
+        if self._has(HIPPOCAMPUS):
+            found.append(Scans.hippocampus(self._folder(HIPPOCAMPUS), thin=2 if self.small else 1))
         return found
+
+    def _folder(self, place: Path) -> Path:
+        assert self.data is not None
+        return self.data / place
+
+    @property
+    def patients(self) -> Scans:
+        """Give the volumes for a table: BraTS, else the hippocampus."""
+        if not self.volumes:
+            raise MissingFiles(f"`data` must hold {HIPPOCAMPUS} (imagesTr, labelsTr) or {BRATS}. Got no such folder instead.")
+        return self.scans[0]
+
+    def drawn(self, train: Sequence[int], test: int) -> tuple[Public, Array]:
+        """Give public masks of scenes, and others."""
+        masks = self.masks(self.count(*train), seed=1)
+        return Public.of(np.zeros((len(masks), 1)), masks), self.masks(max(2, round(self.scale * test)), seed=2)
+
+    def masks_of(self, name: str, train: Sequence[int], test: int) -> tuple[Public, Array]:
+        """Give public masks and others of one set: scenes, or the volumes of this name."""
+        if name == "scenes":
+            return self.drawn(train, test)
+        (scans,) = (some for some in self.scans if some.name == name)
+        masks = np.asarray(scans.everyone.targets)
+        order = np.random.default_rng(0).permutation(len(masks))
+        some = round(len(masks) * 0.77)  # 200 of the hippocampus' 260
+        known, fresh = masks[order[:some]], masks[order[some:]]
+        return Public.of(np.zeros((len(known), 1)), known), fresh

@@ -35,7 +35,15 @@ def show(findings: list[Finding]) -> None:
 
 
 def made(
-    only: tuple[str, ...], out: Path, *, small: bool, data: Path | None, seeds: int, device: str, tell: Progress
+    only: tuple[str, ...],
+    out: Path,
+    *,
+    small: bool,
+    data: Path | None,
+    public_data: bool,
+    seeds: int,
+    device: str,
+    tell: Progress,
 ) -> list[Finding]:
     """Make or read what was asked for."""
     if not has_torch():
@@ -44,7 +52,7 @@ def made(
     from tutelage.reproduction.pools import Bench
 
     items = segmentation.chosen(only)
-    bench = Bench(out=out, data=data, small=small, seeds=seeds, device=device, progress=tell)
+    bench = Bench(out=out, data=data, small=small, public_data=public_data, seeds=seeds, device=device, progress=tell)
     findings = []
     for item in items:
         tell(item.title, 0, 1)

@@ -16,8 +16,6 @@ from tutelage.reproduction import activation, components, compression, curves, s
 from tutelage.reproduction.findings import Finding
 from tutelage.reproduction.pools import Bench
 
-FORM = 2  # raise it when figures are computed otherwise: what was kept is then computed anew
-
 
 @final
 @dataclass(frozen=True)
@@ -54,7 +52,7 @@ def chosen(only: tuple[str, ...] = ()) -> list[Item]:
 
 def reproduce(item: Item, bench: Bench) -> Finding:
     """Make a figure, or read it where it is finished; missing files skip it and say what is missing."""
-    folder, settings = bench.out / item.name, _settings(bench)
+    folder, settings = bench.out / item.name, bench.settings
     kept = Finding.read(folder)
     if kept is not None and kept.settings == settings and all((folder / name).exists() for name in kept.pictures):
         return kept
@@ -74,11 +72,6 @@ def reproduce(item: Item, bench: Bench) -> Finding:
     return finding
 
 
-def _settings(bench: Bench) -> str:
-    volumes = "hippocampus" if bench.has_volumes else "scenes alone"
-    return f"form {FORM}, {'small' if bench.small else 'full'}, scale {bench.scale:g}, {volumes}, seeds {bench.seeds}"
-
-
 def document(findings: list[Finding]) -> list[dict[str, Any]]:
     """Write findings as plain data."""
     return [json.loads(json.dumps(asdict(finding))) for finding in findings]
@@ -86,7 +79,8 @@ def document(findings: list[Finding]) -> list[dict[str, Any]]:
 
 CAPTION = (
     "Published beside ours: at the papers' own settings with the ε that they really cost, and at an honest (ε, δ). "
-    "Stages behind the door are shown for drawn images alone; for images from a folder they stay under private/. "
+    "Stages behind the door are shown for drawn images, and for a folder of which it is said that it is published anyway; "
+    "else they stay under private/. "
     "000 is Fay, Sjölund and Oechtering 2022, 002 is Fay's thesis of 2019, 003 is Fay, Sjölund and Oechtering 2020."
 )
 

@@ -19,17 +19,20 @@ from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.data.dataset import Public
+from tutelage.nets.inputs import pick_device
 from tutelage.nets.unet import UNet
 from tutelage.planning import Aggregation, MeanPlan
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
 from tutelage.reproduction import drawing, studies
 from tutelage.reproduction.findings import Finding, Table
-from tutelage.reproduction.pools import Bench
+from tutelage.reproduction.pools import FORM, Bench
 from tutelage.reproduction.studies import Column, Study
 from tutelage.runs import CONTROLS, STAGES, RunFolder
 from tutelage.students.latent import Latent, LatentStudent
 from tutelage.students.masks import MaskStudent
+from tutelage.students.regions import RegionStudent
+from tutelage.teachers.regions import RegionTeachers
 from tutelage.teachers.segmenter import Segmenter
 from tutelage.transfer import transfer
 
@@ -46,11 +49,16 @@ ROWS = (
 )
 BEHIND = (*CONTROLS, *STAGES)  # no noise is on these: they stay behind the door unless the images are public for sure
 UNTOLD = "under private/"
-SHOWN = "Stages before the noise are not private: they are shown because every image here is drawn or said to be public."
+DRAWN = "Stages before the noise are not private: they are shown because every image here is drawn."
+SAID = (
+    "Stages before the noise are not private: they are shown because whoever ran this said that the folder holds published "
+    "data sets alone (--public-data)."
+)
 KEPT = (
     "Stages before the noise are not private, and a folder may hold anything: those figures and masks are "
-    "under private/ of each run alone."
+    "under private/ of each run alone (--public-data shows them)."
 )
+TOGETHER = 500  # networks of regions in one stack: some 30 GB
 PRICED = "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
 FACTS = (
     ("ε true", "epsilon", "**{:.4g}**"),
@@ -61,14 +69,14 @@ FACTS = (
 )
 
 
-def thesis(bench: Bench, *, public_data: bool = False) -> Finding:
-    """Make 002 Table 4.1, and Fig. 4.3 from its first run. `public_data`: the caller says that the templates are public."""
-    return _made(bench, studies.thesis(bench), shown=bench.small or public_data)
+def thesis(bench: Bench) -> Finding:
+    """Make 002 Table 4.1, and Fig. 4.3 from its first run."""
+    return _made(bench, studies.thesis(bench), shown=bench.shows)
 
 
-def tumours(bench: Bench, *, public_data: bool = False) -> Finding:
-    """Make 003 Table 1. `public_data`: the caller says that the volumes are public."""
-    return _made(bench, studies.tumours(bench), shown=bench.small or public_data)
+def tumours(bench: Bench) -> Finding:
+    """Make 003 Table 1."""
+    return _made(bench, studies.tumours(bench), shown=bench.shows)
 
 
 def _made(bench: Bench, study: Study, *, shown: bool) -> Finding:
@@ -89,7 +97,7 @@ def _made(bench: Bench, study: Study, *, shown: bool) -> Finding:
         settings="",
         tables=(Table("Dice at every stage", ("stage", "published", *(column.title for column in study.columns)), tuple(rows)),),
         pictures=pictures,
-        remarks=(*study.remarks, f"{SHOWN if shown else KEPT} {PRICED}"),
+        remarks=(*study.remarks, f"{KEPT if not shown else DRAWN if bench.small else SAID} {PRICED}"),
         numbers={column.name: found for column, found in zip(study.columns, columns, strict=True)},
     )
 
@@ -115,7 +123,8 @@ def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) 
         solved = plan.solved()
         epsilon, sigma = solved.epsilon, solved.sigma
     assert epsilon is not None
-    told = f"{column!r} {seed} {study.private!r} {study.teaching!r} {study.learning!r} {study.public!r} {len(study.shapes)}"
+    sizes = f"{len(study.shapes)} {study.widths} {study.norm} {FORM}"
+    told = f"{column!r} {seed} {study.private!r} {study.public!r} {study.teaching!r} {study.crowded!r} {study.learning!r} {sizes}"
     purpose = hashlib.sha256(told.encode()).hexdigest()
     if not _finished(folder, purpose):
         codec = _codec(bench, study, column, sigma or 0.0, folder)
@@ -134,7 +143,7 @@ def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) 
             seed=seed,
             purpose=purpose,
             tuned_on="nothing but public or drawn images",
-            benchmark=bench.small,
+            benchmark=shown,
             resume=True,
             progress=bench.progress,
         )
@@ -158,7 +167,7 @@ def _codec(bench: Bench, study: Study, column: Column, sigma: float, folder: Run
     assert study.public.targets is not None
     shape = tuple(study.public.targets.shape[1:])
     if column.codec == "regions":
-        return RegionVotes(shape, 4)
+        return _regions(study)
     if column.codec == "flips":
         norm = study.norm or public_norm(np.asarray(study.shapes.targets))
         kept = min(1000, math.prod(shape) // 4)
@@ -197,18 +206,37 @@ def _components(study: Study, column: Column) -> PCA:
     return PCA.fit(study.shapes, noise=plan.sigma or 0.0, norm=norm)
 
 
-def _teachers(bench: Bench, study: Study, column: Column, seed: int) -> Segmenter:
+def _teachers(bench: Bench, study: Study, column: Column, seed: int) -> Segmenter | RegionTeachers:
     """Train teachers, or take up those of another column with as many: they never saw a codec."""
     kept = bench.out / study.name / "private" / f"teachers-{column.teachers}-{seed}"
-    network = UNet(shape=tuple(study.private.inputs.shape[1:]), widths=study.widths)
-    engine: Literal["auto", "sequential"] = "sequential" if bench.small else "auto"  # a search for the best one takes longer
-    few = bench.small and column.teachers > study.columns[0].teachers  # with less to learn from, fewer steps are enough
-    teaching = replace(study.teaching, steps=max(2, study.teaching.steps // 2)) if few else study.teaching
-    return Segmenter(network, training=teaching, engine=engine, device=bench.device, seed=seed, checkpoint=kept)
+    shape = tuple(study.private.inputs.shape[1:])
+    many = column.teachers > study.columns[0].teachers
+    training = study.crowded if many else study.teaching
+    given: dict[str, Any] = {"training": training, "device": bench.device, "seed": seed, "checkpoint": kept}
+    if column.codec == "regions":  # stacked on a GPU, where they take all of its memory if nobody says how many at a time
+        if bench.small:
+            return RegionTeachers(_regions(study), engine="sequential", **given)
+        return RegionTeachers(_regions(study), chunk=TOGETHER, **given)
+    return Segmenter(UNet(shape=shape, widths=study.widths), engine=_engine(bench), **given)
+
+
+def _regions(study: Study) -> RegionVotes:
+    """Cut a scene by its grey levels: a background and three animals."""
+    return RegionVotes(tuple(study.private.inputs.shape[2:]), 4)
+
+
+def _engine(bench: Bench) -> Literal["auto", "sequential", "recorded"]:
+    """Search for the fastest only where that is worth its time; on a GPU a recording needs no compiler and little memory."""
+    if bench.small:
+        return "sequential"
+    return "recorded" if pick_device(bench.device).type == "cuda" else "auto"
 
 
 def _student(bench: Bench, study: Study, column: Column, seed: int) -> Callable[[], Any]:
     network = UNet(shape=tuple(study.private.inputs.shape[1:]), widths=study.widths)
+    if column.codec == "regions":
+        training = replace(study.crowded, steps=study.learning.steps)
+        return lambda: RegionStudent(_regions(study), training=training, device=bench.device, seed=seed)
     if column.codec != "flips":
         return lambda: MaskStudent(network, training=study.learning, device=bench.device, seed=seed)
     steps = max(2, study.learning.steps)

@@ -8,10 +8,11 @@ parameters are then moved by the answers, all of them at once and in code space,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, final
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
@@ -29,6 +30,7 @@ from tutelage.students.shapes import mean_shape
 from tutelage.students.stack import Progress, train_masks
 
 Freedom = Literal["auto", "head", "norms", "last", "all"]
+Measured = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # a matrix (dimension, pixels) and what it gives (questions, dimension)
 PER_SIGNAL = 30
 
 
@@ -91,8 +93,8 @@ class LatentStudent:
         began = train_masks(factory, pool, labels, training=how.begin, seed=self.seed, progress=parts.next(how.begin.steps))
         tick = parts.next(how.steps)
         moved = []
-        for number, (state, answers) in enumerate(zip(began, sets, strict=True)):
-            moved.append(self._moved(factory, state, pool[answers.chosen], answers))
+        for number, (state, answers, found) in enumerate(zip(began, sets, measured(sets), strict=True)):
+            moved.append(self._moved(factory, state, pool[answers.chosen], answers, found))
             tick((number + 1) * how.steps, len(sets) * how.steps)
         first = [self._model(factory, state) for state in began]
         models = [self._model(factory, state, began=one) for state, one in zip(moved, first, strict=True)]
@@ -107,16 +109,17 @@ class LatentStudent:
     def _model(self, factory: Factory, state: State, began: MaskModel | None = None) -> MaskModel:
         return MaskModel(factory, state, threshold=self.threshold, window=self.window, device=self.device, began=began)
 
-    def _moved(self, factory: Factory, state: State, images: Tensor, answers: Answers) -> State:
+    def _moved(self, factory: Factory, state: State, images: Tensor, answers: Answers, found: Measured) -> State:
         """Move the free parameters to where the network's masks measure what was let out."""
-        how, place, found = self.settings, images.device, answers.measured()
+        how, place = self.settings, images.device
         network = factory().to(place)
         network.load_state_dict(state)
-        names = free_parameters(network, freedom(network, answers) if how.free == "auto" else how.free)
+        matrix, values = found  # (dimension, pixels), (questions, dimension)
+        which = freedom(network, answers, values.size) if how.free == "auto" else how.free
+        names = free_parameters(network, which)
         free = {name: tensor.detach().clone().requires_grad_() for name, tensor in network.named_parameters() if name in names}
         optimizer = torch.optim.Adam(list(free.values()), lr=how.rate)
-        matrix = torch.from_numpy(found.matrix).to(place)  # (dimension, pixels)
-        values = torch.from_numpy(found.values.astype(np.float32)).to(place)  # (questions, dimension)
+        seen, wanted = torch.from_numpy(matrix).to(place), torch.from_numpy(values.astype(np.float32)).to(place)
         generator, half = torch.Generator().manual_seed(self.seed), how.begin.half(place)
         batch = min(how.batch, len(images))
         for step in range(how.steps):
@@ -124,7 +127,7 @@ class LatentStudent:
             with torch.autocast(place.type, dtype=torch.bfloat16, enabled=half):
                 logits = functional_call(network, free, (as_float(images[rows]),))
             shares = logits.float().sigmoid().flatten(1)  # (batch, pixels)
-            loss = ((shares @ matrix.T - values[rows]) / answers.sigma).square().sum() / batch
+            loss = ((shares @ seen.T - wanted[rows]) / answers.sigma).square().sum() / batch
             optimizer.zero_grad()
             loss.backward()
             for group in optimizer.param_groups:
@@ -133,17 +136,34 @@ class LatentStudent:
         return {**{name: tensor.cpu() for name, tensor in state.items()}, **{name: t.detach().cpu() for name, t in free.items()}}
 
 
-def freedom(network: nn.Module, answers: Answers) -> Which:
+def measured(sets: Sequence[Answers]) -> list[Measured]:
+    """Give what every set measures of masks; a codec's matrix, which takes seconds for volumes, is made once."""
+    found: dict[int, Measured] = {}
+    for first in {id(answers.codec): answers for answers in sets}.values():
+        same = [place for place, answers in enumerate(sets) if answers.codec is first.codec]
+        whole = replace(first, **_joined([sets[place] for place in same])).measured()
+        ends = np.cumsum([len(sets[place]) for place in same])[:-1]
+        found |= {place: (whole.matrix, values) for place, values in zip(same, np.split(whole.values, ends), strict=True)}
+    return [found[place] for place in range(len(sets))]
+
+
+def _joined(sets: Sequence[Answers]) -> dict[str, Any]:
+    return {name: np.concatenate([getattr(answers, name) for answers in sets]) for name in ("chosen", "values", "codes")}
+
+
+def freedom(network: nn.Module, answers: Answers, numbers: int) -> Which:
     """Free the largest group of parameters that the answers can tell apart from their noise; a few steps are a bridle too.
 
     What they can tell: a deviation as long as the mean shape itself, over the noise, N times. Nothing else of them enters.
-    Per such unit of signal PER_SIGNAL parameters may move: on one public pool that was better than one each.
+    Per such unit of signal PER_SIGNAL parameters may move: on one public pool that was better than one each. And never more
+    parameters than the answers measure `numbers`, however clear those are: what no number speaks about could drift anywhere.
     """
     told = len(answers) * float(np.square(np.clip(answers.mean, 0, 1)).sum()) / answers.sigma**2
+    most = min(PER_SIGNAL * told, numbers)
     parameters = dict(network.named_parameters())
     choices: tuple[Which, ...] = ("head", "norms", "last")
     sizes = {which: sum(parameters[name].numel() for name in free_parameters(network, which)) for which in choices}
-    return max((which for which in choices if sizes[which] <= PER_SIGNAL * told), key=sizes.__getitem__, default="head")
+    return max((which for which in choices if sizes[which] <= most), key=sizes.__getitem__, default="head")
 
 
 @final

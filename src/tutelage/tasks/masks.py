@@ -120,6 +120,8 @@ class Masking:
         truth = np.asarray(test.targets)
 
         def figures(masks: Array) -> Array:
+            if masks.ndim == 2:
+                return self._chosen(codec, masks, test)
             alone = np.mean([dice(mask, truth) for mask in masks], axis=0)
             few = masks[:: max(1, len(masks) // _ENCODED)][:_ENCODED]
             coded = [dice(codec.decode(_as_released(code), test.inputs), truth) for code in codec.encode(few)]
@@ -127,6 +129,16 @@ class Masking:
             return np.stack([alone, np.mean(coded, axis=0), together], axis=1)
 
         return figures
+
+    def _chosen(self, codec: Codec, votes: Array, test: Public) -> Array:
+        """Score teachers who chose a region by its number: each of the few choices is painted once."""
+        dimension, rows = codec.bound.dimension, np.arange(len(test))
+        painted = [codec.decode(np.full(len(test), choice), test.inputs) for choice in range(dimension)]
+        scores = np.stack([dice(masks, np.asarray(test.targets)) for masks in painted], axis=1)  # (records, choices)
+        counts = codec.encode(votes).sum(axis=0)  # (records, choices)
+        alone = (scores * counts).sum(axis=1) / len(votes)
+        most = np.where(counts[:, :-1].max(axis=1) > len(votes) / 2, counts[:, :-1].argmax(axis=1), dimension - 1)
+        return np.stack([alone, alone, scores[rows, most]], axis=1)  # behind its ballot a choice is the same
 
     def _seeing(self, images: Array) -> Codec:
         return self.codec.seeing(images) if isinstance(self.codec, Sighted) else self.codec
@@ -155,6 +167,8 @@ class Masking:
         codec = self._seeing(images)
 
         def stages(masks: Array) -> Array:
+            if masks.ndim == 2:  # numbers of regions
+                masks = np.stack([codec.decode(_as_released(ballots), images) for ballots in codec.encode(masks)])
             behind = codec.decode(_as_released(codec.encode(masks[:1])[0]), images)
             return np.stack([masks[0], behind, masks.mean(axis=0, dtype=np.float32)]).astype(np.float16)
 

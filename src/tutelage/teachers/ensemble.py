@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
@@ -30,6 +30,7 @@ from tutelage.teachers.engines import EngineName, Job, Material, Plan, choose, r
 Progress = Callable[[int, int], None]
 KIND, CHUNK_KIND = "tutelage.ensemble/1", "tutelage.ensemble.chunk/1"
 VOTES = 16_384  # network evaluations in flight at once on a GPU
+SHARES = 65_536  # the same for shares of small pictures, in bfloat16
 QUERIES = 512  # inputs per forward pass on a CPU: what its caches like
 PIXELS = {"cuda": 2**22, "cpu": 2**18}  # of masks in flight at once: networks times inputs times pixels
 
@@ -115,25 +116,30 @@ class Ensemble:
 
         `block` bounds the networks times inputs in flight; only the labels are kept.
         """
-        queries, place = as_inputs(inputs), pick_device(self.device)
-        count, stacked = len(self), place.type == "cuda"
+        queries, stacked = as_inputs(inputs), pick_device(self.device).type == "cuda"
         width = min(len(queries), block or (1024 if stacked else QUERIES)) or 1
-        height = max(1, min(count, (block or VOTES) // width)) if stacked else 1
         labels: Tensor | None = None
-        with torch.inference_mode():
-            for top in range(0, count, height):
-                ask = self._asker(top, min(top + height, count), place)
-                for left in range(0, len(queries), width):
-                    scores = ask(as_float(queries[left : left + width].to(place)))  # (height, width, classes, ...)
-                    if scores.shape[2] == 1:
-                        raise RecipeError("`predict` must be asked of networks with classes. Got masks: see `probabilities`.")
-                    if labels is None:
-                        extent = (count, len(queries), *scores.shape[3:])
-                        labels = torch.empty(extent, dtype=label_type(scores.shape[2]))
-                    labels[top : top + height, left : left + width] = scores.argmax(dim=2).to(labels.dtype).cpu()
-                if progress:
-                    progress(min(top + height, count), count)
-        return np.empty((count, 0), dtype=np.uint8) if labels is None else labels.numpy()
+        for some, part, scores in self.stream(queries, (block or VOTES) // width, width, half=False, progress=progress):
+            if scores.shape[2] == 1:
+                raise RecipeError("`predict` must be asked of networks with classes. Got masks: see `probabilities`.")
+            if labels is None:
+                labels = torch.empty((len(self), len(queries), *scores.shape[3:]), dtype=label_type(scores.shape[2]))
+            labels[some, part] = scores.argmax(dim=2).to(labels.dtype).cpu()
+        return np.empty((len(self), 0), dtype=np.uint8) if labels is None else labels.numpy()
+
+    def shares(self, inputs: Any, *, label: int, block: int | None = None, progress: Progress | None = None) -> np.ndarray:
+        """Let every network say how likely each input has this label: (teachers, queries) float32, streamed in blocks.
+
+        `block` bounds the networks times inputs in flight. On a GPU products run in bfloat16, as in training.
+        """
+        queries, stacked = as_inputs(inputs), pick_device(self.device).type == "cuda"
+        width = min(len(queries), block or (1024 if stacked else QUERIES)) or 1
+        likely = torch.empty(len(self), len(queries))
+        for some, part, scores in self.stream(queries, (block or SHARES) // width, width, progress=progress):
+            if not 0 <= label < scores.shape[2] or scores.ndim > 3:
+                raise RecipeError(f"`label` must be a class of the networks, one per input. Got {label!r} instead.")
+            likely[some, part] = scores.float().softmax(dim=2)[..., label].cpu()
+        return likely.numpy()
 
     def probabilities(
         self, inputs: Any, *, dtype: Any = np.float16, block: int | None = None, progress: Progress | None = None
@@ -143,23 +149,39 @@ class Ensemble:
         `block` bounds the networks times inputs times pixels in flight. On a GPU products run in bfloat16, as in training.
         """
         queries, place = as_inputs(inputs), pick_device(self.device)
-        count, space, stacked = len(self), tuple(queries.shape[2:]), place.type == "cuda"
+        space, stacked = tuple(queries.shape[2:]), place.type == "cuda"
         if trial(self.template, queries) != (1, *space):
             raise RecipeError("`probabilities` must be asked of networks with one output per pixel. Got others instead.")
         evaluations = max(1, (block or PIXELS["cuda" if stacked else "cpu"]) // math.prod(space))
-        height = min(count, evaluations) if stacked else 1
-        width = max(1, evaluations // height)
-        likely = torch.from_numpy(np.empty((count, len(queries), *space), dtype=dtype))
-        half = torch.autocast(place.type, dtype=torch.bfloat16, enabled=stacked, cache_enabled=False)  # as in training
-        with torch.inference_mode(), half:
-            for top in range(0, count, height):
-                ask = self._asker(top, min(top + height, count), place)
-                for left in range(0, len(queries), width):
-                    logits = ask(as_float(queries[left : left + width].to(place)))[:, :, 0]  # (height, width, *space)
-                    likely[top : top + height, left : left + width] = logits.float().sigmoid().to(likely.dtype).cpu()
-                if progress:
-                    progress(min(top + height, count), count)
+        height = min(len(self), evaluations) if stacked else 1
+        likely = torch.from_numpy(np.empty((len(self), len(queries), *space), dtype=dtype))
+        for some, part, scores in self.stream(queries, height, max(1, evaluations // height), progress=progress):
+            likely[some, part] = scores[:, :, 0].float().sigmoid().to(likely.dtype).cpu()
         return likely.numpy()
+
+    def stream(
+        self, inputs: Any, height: int, width: int, *, half: bool = True, progress: Progress | None = None
+    ) -> Iterator[tuple[slice, slice, Tensor]]:
+        """Ask at most `height` networks about `width` inputs at a time: which networks, which inputs, and what they say.
+
+        That is (networks, inputs, classes, ...) on the networks' device, before any normalisation. A CPU asks one network at a
+        time. With `half`, products run in bfloat16 on a GPU, as in training.
+        """
+        queries, place, count = as_inputs(inputs), pick_device(self.device), len(self)
+        stacked = place.type == "cuda"
+        step = max(1, min(count, height)) if stacked else 1
+        for top in range(0, count, step):
+            some = slice(top, min(top + step, count))
+            ask = self._asker(some.start, some.stop, place)
+            for left in range(0, len(queries), width):
+                part = slice(left, min(left + width, len(queries)))
+                # Both end before the block is handed over: a caller must not find itself inside of them.
+                low = torch.autocast(place.type, dtype=torch.bfloat16, enabled=half and stacked, cache_enabled=False)
+                with torch.inference_mode(), low:
+                    scores = ask(as_float(queries[part].to(place)))
+                yield some, part, scores
+            if progress:
+                progress(some.stop, count)
 
     def _asker(self, top: int, bottom: int, place: torch.device) -> Callable[[Tensor], Tensor]:
         """Bring some of the networks to the device, ready to be asked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -48,16 +49,21 @@ class Networked(ABC):
     def vote(self, inputs: Any, *, progress: Progress | None = None) -> Sealed:
         """Give every teacher's prediction for every input, sealed."""
 
+    def material(self, private: Private, shards: Shards) -> tuple[Any, Any, Sequence[Any]]:
+        """Give inputs, targets, and which rows of them each teacher may read: one entry per shard, none empty."""
+        return private.inputs, private.targets, shards.indices
+
     def fit(
         self, private: Private, shards: Shards, *, checkpoint: str | Path | None = None, progress: Progress | None = None
     ) -> Self:
         """Train every teacher on its own shard and nothing else; `checkpoint`, here or before, is a folder under `private/`."""
         self.network = self.network or self.fitting(private)
+        inputs, targets, parts = self.material(private, shards)
         self._ensemble = Ensemble.fit(
             self.network,
-            private.inputs,
-            private.targets,
-            shards.indices,
+            inputs,
+            targets,
+            parts,
             training=self.training,
             seed=self.seed,
             device=self.device,

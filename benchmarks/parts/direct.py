@@ -1,0 +1,142 @@
+"""Baselines that train on the patients directly, for hippocampus.py: DP-SGD and noisy FedAvg, at their best.
+
+Every setting is tried on split 0 and judged by Dice on the masks of that split's public pool, which a student never sees and a
+real consortium would not have; what the tries read of private data is not counted either. Both favour the baseline.
+All settings are tried at the largest ε; at the others the best few of them. The best one then trains on every split, afresh.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tutelage.baselines.dpsgd import DPSGD
+from tutelage.baselines.fedavg import NoisyFedAvg
+from tutelage.data.dataset import Private, Public
+from tutelage.metrics import dice
+from tutelage.nets.unet import UNet
+from tutelage.nets.warps import VOLUMES, Warp
+from tutelage.privacy.ledger import Budget, Ledger
+from tutelage.privacy.units import Unit
+
+Setting = dict[str, Any]
+Split = tuple[Private, Public, Public]
+AGAIN = 6  # settings that are tried again at every other ε: what suits much noise is not what suits little
+
+# The noise on a gradient grows with the root of its length, so small networks come first. With Adam the clip matters only
+# where it is above most gradients' norms: then it adds noise and takes nothing off. "plain": without warps.
+TINY, SMALL, DEEP, WIDE = "2-4", "4-8", "4-8-16", "8-16-32"  # 1,277, 4,929, 22,305 and 88,673 parameters
+DESCENTS: tuple[Setting, ...] = (
+    {"widths": SMALL, "steps": 60, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
+    {"widths": SMALL, "steps": 60, "learning_rate": 3e-2, "clip": 0.1},
+    {"widths": DEEP, "steps": 60, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
+    {"widths": SMALL, "steps": 150, "learning_rate": 1e-2, "clip": 0.1, "plain": True},
+    {"widths": SMALL, "steps": 30, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
+    {"widths": TINY, "steps": 60, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
+    {"widths": SMALL, "steps": 60, "learning_rate": 1e-1, "clip": 0.1, "plain": True},
+    {"widths": DEEP, "steps": 60, "learning_rate": 1e-2, "clip": 0.1, "plain": True},
+    {"widths": SMALL, "steps": 60, "learning_rate": 3e-2, "clip": 1.0, "plain": True},
+    {"widths": SMALL, "steps": 150, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
+    {"widths": WIDE, "steps": 60, "learning_rate": 1e-2, "clip": 0.1, "plain": True},
+    {"widths": DEEP, "steps": 150, "learning_rate": 1e-2, "clip": 0.1},
+)
+FEDERATIONS: tuple[Setting, ...] = (
+    {"widths": SMALL, "rounds": 20, "local_steps": 4, "local_rate": 0.3, "clip": 0.3, "plain": True},
+    {"widths": SMALL, "rounds": 20, "local_steps": 4, "local_rate": 0.3, "clip": 0.1, "plain": True},
+    {"widths": TINY, "rounds": 20, "local_steps": 4, "local_rate": 0.3, "clip": 0.3, "plain": True},
+    {"widths": SMALL, "rounds": 10, "local_steps": 8, "local_rate": 0.3, "clip": 0.3, "plain": True},
+    {"widths": SMALL, "rounds": 40, "local_steps": 4, "local_rate": 0.3, "clip": 0.1, "plain": True},
+    {"widths": DEEP, "rounds": 20, "local_steps": 4, "local_rate": 0.3, "clip": 0.3, "plain": True},
+    {"widths": SMALL, "rounds": 20, "local_steps": 4, "local_rate": 0.3, "clip": 0.3},
+)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Hold what all trainings share."""
+
+    delta: float
+    device: str
+    chunk: int
+
+    def descent(self, epsilon: float, setting: Setting, shape: tuple[int, ...]) -> DPSGD:
+        """Plan DP-SGD: every patient in every step, averaged weights."""
+        told = {name: setting[name] for name in ("steps", "learning_rate", "clip")}
+        return DPSGD(
+            network(setting, shape), epsilon=epsilon, delta=self.delta, averaging=0.9, multiplicity=1, chunk=self.chunk,
+            augmentation=warps(setting), device=self.device, **told,
+        )  # fmt: skip
+
+    def federation(self, epsilon: float, setting: Setting, shape: tuple[int, ...]) -> NoisyFedAvg:
+        """Plan noisy FedAvg: every patient is a client in every round."""
+        told = {name: setting[name] for name in ("rounds", "local_steps", "local_rate", "clip")}
+        return NoisyFedAvg(
+            network(setting, shape), epsilon=epsilon, delta=self.delta, views=1, chunk=self.chunk,
+            augmentation=warps(setting), device=self.device, **told,
+        )  # fmt: skip
+
+    def trained(self, plan: DPSGD | NoisyFedAvg, private: Private) -> Any:
+        """Train under a book of its own."""
+        budget = Budget(plan.epsilon, self.delta, Unit("patient"))
+        with TemporaryDirectory() as folder, Ledger(Path(folder) / "book.sqlite", budget) as ledger:
+            model = plan.fit(private, ledger=ledger)
+            assert ledger.spent().epsilon <= plan.epsilon * (1 + 1e-9)
+        return model
+
+
+def warps(setting: Setting) -> Warp | None:
+    """Give the setting's warps."""
+    return None if setting.get("plain") else VOLUMES
+
+
+def network(setting: Setting, shape: tuple[int, ...]) -> UNet:
+    """Build the setting's network."""
+    widths = tuple(int(width) for width in setting["widths"].split("-"))
+    return UNet(shape=shape, widths=widths, groups=min(8, widths[0]))
+
+
+def rows(
+    name: str,
+    planned: Callable[[float, Setting, tuple[int, ...]], Any],
+    settings: Sequence[Setting],
+    splits: dict[int, Split],
+    *,
+    bench: Bench,
+    epsilons: Sequence[float],
+    minutes: float,
+) -> Iterator[tuple[int, str, dict[str, Any], Any]]:
+    """Try, choose and train: give (split, what, facts, test masks or None for a try) one by one.
+
+    Where time runs out fewer settings are tried, so that what is chosen still trains on every split.
+    """
+    begin, order = time.perf_counter(), list(settings)
+    at = min(splits)  # the split that choices are made on
+    for number, epsilon in enumerate(sorted(epsilons, reverse=True)):
+        tried: list[tuple[float, int, float]] = []  # (minus the score, place, seconds)
+        left = len(splits) * (len(epsilons) - number)  # trainings that the figures need, each as long as the best one's
+        for place, setting in enumerate(order if number == 0 else order[:AGAIN]):
+            start = time.perf_counter()
+            if tried and start - begin + left * min(tried)[2] > 60 * minutes:
+                break
+            pool = pooled(bench.trained(planned(epsilon, setting, shaped(splits[at])), splits[at][0]), splits[at][1])
+            tried.append((-pool, place, time.perf_counter() - start))
+            yield at, f"{name}, tried", {"epsilon": epsilon, "pool": pool, **setting}, None
+        order = [order[place] for _, place, _ in sorted(tried)] + order[len(tried) :]
+        for split, (private, public, test) in splits.items():
+            model = bench.trained(planned(epsilon, order[0], shaped(splits[at])), private)
+            facts = {"epsilon": epsilon, "pool": pooled(model, public), **order[0]}
+            yield split, name, facts, model.predict(test.inputs)
+
+
+def shaped(split: Split) -> tuple[int, ...]:
+    """Give the shape of one image."""
+    return tuple(split[1].inputs.shape[1:])
+
+
+def pooled(model: Any, public: Public) -> float:
+    """Score a model on the masks of the public pool."""
+    return round(float(dice(model.probabilities(public.inputs), public.targets).mean()), 4)

@@ -1,0 +1,52 @@
+"""Teachers that are their records and students that they correct, built from a recipe: both see records alike."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tutelage.data.dataset import Public
+from tutelage.features.sight import Sight
+from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.ledger import Ledger
+from tutelage.recipes.linear import settings
+from tutelage.runs import RunFolder
+from tutelage.students.linear import LinearStudent
+from tutelage.teachers.records import RecordTeachers
+
+if TYPE_CHECKING:
+    from tutelage.recipes.recipe import Recipe
+
+Progress = Callable[[str, int, int], None]
+
+
+def learners(recipe: Recipe, public: Public, classes: int, folder: RunFolder, *, device: str, say: Progress) -> tuple[Any, Any]:
+    """Build the teachers and what makes students; both see records alike."""
+    how, seen = settings(recipe), sight(recipe, public, folder, device=device, say=say)
+    rounds = recipe.aggregation.queries
+    return RecordTeachers(seen), lambda: LinearStudent(seen, classes=classes, rounds=rounds, rate=how.rate)
+
+
+def sight(recipe: Recipe, public: Public, folder: RunFolder, *, device: str, say: Progress) -> Sight:
+    """Learn how to see, or take up how an earlier life of this run saw: its corrections are about those features and no others.
+
+    The file's name holds the settings, the seed and the pool: what was learned of other records is not taken for public.
+    """
+    how = settings(recipe).seeing()
+    manner = hashlib.sha256(f"{how!r}|{recipe.seed}|{public.sha256}".encode()).hexdigest()[:12]
+    path, beside = folder.release / f"sight-{manner}.npz", folder.release / f".sight-{manner}.npz"
+    if not path.exists():
+        if folder.holds_book:
+            with Ledger(folder.book) as ledger:
+                asked = bool(ledger.totals())
+            if asked:
+                raise RecipeError("`out` must hold the features that its answers are about. Got answers alone instead.")
+        say("learning features", 0, 1)
+        np.savez_compressed(beside, **Sight.learn(public, how, seed=recipe.seed, device=device).arrays())
+        beside.replace(path)  # whole or not at all
+        say("learning features", 1, 1)
+    with np.load(path, allow_pickle=False) as file:
+        return Sight.of(dict(file), device=device)

@@ -1,0 +1,64 @@
+"""Volumes of patients for the papers' tables, and how patients are divided: BraTS as in 003, hippocampus in its place."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.data.dataset import Private, Public
+from tutelage.data.volumes import Volumes
+
+Array = npt.NDArray[Any]
+HIPPOCAMPUS, BRATS = Path("hippocampus"), Path("brats")
+CROP, BRAIN = (32, 48, 32), (160, 192, 152)  # voxels that are kept about the middle; a head leaves the rest of BraTS' frame dark
+
+
+@final
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Scans:
+    """Hold all volumes of a set, whose they are, and in which proportions its patients are divided."""
+
+    name: str
+    everyone: Public
+    patients: Array  # (volumes,)
+    parts: tuple[int, int, int]  # private, public and test patients of the whole set
+    norm: float | None = None  # of a mask, from the literature; without one a quantile of the public masks'
+
+    @classmethod
+    def hippocampus(cls, folder: Path, *, thin: int = 1) -> Scans:
+        """Read the Decathlon's Task04, every `thin`-th voxel of it."""
+        norm = 58.0  # √(3.4 cm³ at 1 mm), which published studies give: no mask was looked at
+        return _read("hippocampus", Volumes.decathlon(folder, size=CROP), thin, (200, 40, 20), norm)
+
+    @classmethod
+    def brats(cls, folder: Path, *, thin: int = 2) -> Scans:
+        """Read a BraTS training folder, every `thin`-th voxel: 335 patients in full would be 48 GB. 003 had 248, 62 and 25."""
+        return _read("brats", Volumes.brats(folder, size=BRAIN), thin, (248, 62, 25), None)
+
+    def divided(self, *, seed: int = 0) -> tuple[Private, Public, Public]:
+        """Divide the patients, never the volumes of one: those who are private, who are asked about, who are tested on."""
+        names = np.unique(self.patients)
+        order = np.random.default_rng(seed).permutation(len(names))
+        ends = np.rint(np.cumsum(self.parts) * len(names) / sum(self.parts)).astype(int)
+        inside, asked, tested = (
+            np.flatnonzero(np.isin(self.patients, names[some])) for some in np.split(order, ends[:2])
+        )  # fmt: skip
+        every = self.everyone
+        assert every.targets is not None
+        private = Private.of(
+            every.inputs[inside], every.targets[inside], units=self.patients[inside], unit="patient", source=every.source
+        )
+        return private, every[asked], every[tested]
+
+
+def _read(name: str, volumes: Volumes, thin: int, parts: tuple[int, int, int], norm: float | None) -> Scans:
+    """Read volumes one by one and keep every `thin`-th voxel of every axis, so that the whole is never held."""
+    step = (slice(None, None, thin),) * 3
+    pairs = [(image[(slice(None), *step)].copy(), mask[step].copy()) for image, mask in volumes.read()]
+    images, masks = (np.stack(some) for some in zip(*pairs, strict=True))
+    everyone = Public.of(images, masks, source=f"{name}, every {thin}. voxel" if thin > 1 else name)
+    return Scans(name=name, everyone=everyone, patients=volumes.patients, parts=parts, norm=norm)

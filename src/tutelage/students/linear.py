@@ -1,0 +1,87 @@
+"""A student that is the guess itself: one layer over features that the public pool taught."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.data.dataset import Public
+from tutelage.features.correction import Descent, correction, shares
+from tutelage.features.sight import Sight
+from tutelage.privacy.errors import DataError
+
+Array = npt.NDArray[Any]
+KIND = "tutelage.linear/1"
+
+
+@final
+class LinearModel:
+    """Hold public features and the weights that were learned on them."""
+
+    def __init__(self, sight: Sight, weights: Array) -> None:
+        self.sight, self.weights = sight, weights
+
+    def probabilities(self, inputs: Array) -> Array:
+        """Give class probabilities (records, classes)."""
+        return shares(self.sight(inputs), self.weights)
+
+    def predict(self, inputs: Array) -> Array:
+        """Give labels (records,)."""
+        return self.probabilities(inputs).argmax(axis=1)
+
+    def save(self, path: str | Path) -> Path:
+        """Write weights and features to one .npz file of plain arrays."""
+        target = Path(path).with_suffix(".npz")
+        told: dict[str, Any] = {"format": np.asarray(KIND), "weights": self.weights, **self.sight.arrays()}
+        np.savez_compressed(target, **told)
+        return target
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto") -> LinearModel:
+        """Read a model back; nothing in the file is executed."""
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+        if str(arrays.pop("format", "")) != KIND:
+            raise DataError(f"`path` must name a file of kind {KIND!r}. Got {Path(path).name!r} instead.")
+        weights = arrays.pop("weights")
+        return cls(Sight.of(arrays, device=device), weights)
+
+
+@final
+class LinearStudent:
+    """Take the weights that the corrections led to; or, as a control, follow corrections of given labels without noise."""
+
+    def __init__(self, sight: Sight, *, classes: int, rounds: int = 25, rate: float = 4.0) -> None:
+        self.sight, self.classes, self.rounds, self.rate = sight, classes, rounds, rate * sight.width
+
+    def fit(self, public: Public, answers: Array) -> LinearModel:
+        """Learn from weights (width, classes), or from labels (records,)."""
+        if np.shape(answers) == (self.sight.width, self.classes):
+            return LinearModel(self.sight, np.asarray(answers))
+        return self.fit_all(public, answers, clips=(None,))[0]
+
+    def fit_all(self, public: Public, labels: Array, *, clips: Sequence[float | None]) -> list[LinearModel]:
+        """Follow corrections of labels (records,) without noise, once for every clip; the records are looked at once."""
+        told = np.asarray(labels)
+        if told.shape != (len(public),) or told.dtype.kind not in "iu":
+            wanted = (self.sight.width, self.classes)
+            raise DataError(f"`answers` must be weights {wanted} or a label per record. Got shape {told.shape} instead.")
+        seen, models = self.sight(public.inputs), []
+        for clip in clips:
+            descent = Descent(self.sight.width, self.classes, self.rounds)
+            for _ in range(self.rounds):
+                missing = correction(seen, told, descent.guess)
+                cut = 1.0 if clip is None else _cut(seen, missing, clip)
+                descent.follow(self.rate * (seen.T @ (missing * cut) / len(seen)))
+            models.append(LinearModel(self.sight, descent.weights))
+        return models
+
+
+def _cut(seen: Array, missing: Array, clip: float) -> Array:
+    """Give the factor (records, 1) that makes each outer product as short as the door would."""
+    lengths = np.linalg.norm(seen, axis=1, keepdims=True) * np.linalg.norm(missing, axis=1, keepdims=True)
+    return np.asarray(np.minimum(1.0, clip / np.maximum(lengths, 1e-12)))

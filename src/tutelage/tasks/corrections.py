@@ -1,0 +1,100 @@
+"""Corrections as answers: a public guess is put to all teachers at once, and moves along the noisy mean of what they miss."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.asking import Model, Progress
+from tutelage.codecs.corrections import Corrections
+from tutelage.data.dataset import Private, Public
+from tutelage.features.correction import Descent
+from tutelage.planning import Aggregation
+from tutelage.privacy.curator import Curator
+from tutelage.privacy.errors import BudgetExceeded, RecipeError
+from tutelage.privacy.sealed import Sealed
+from tutelage.runs import RunFolder
+from tutelage.tasks.task import Students
+
+Array = npt.NDArray[Any]
+
+
+@final
+@dataclass(frozen=True)
+class Followed:
+    """Hold where the corrections led, and how many were let out."""
+
+    values: Array  # weights (width, classes)
+    rounds: int
+
+
+@final
+class Following:
+    """Ask what a guess is missing, follow the answer, and ask again. The next question depends on released answers alone."""
+
+    def __init__(self, public: Public, rounds: int, how: Aggregation, codec: Corrections) -> None:
+        if not how.vectors:
+            raise RecipeError(f"`method` must be 'mean' for corrections. Got {how.method!r} instead.")
+        self.public, self.rounds, self.codec = public, rounds, codec
+
+    @property
+    def adaptive(self) -> bool:
+        """What is asked depends on the answers; how many and at what price does not."""
+        return False
+
+    def ask(self, curator: Curator, student: Students, folder: RunFolder, say: Progress) -> Followed:
+        """Go all rounds; what was answered before is given again, free, and leads to the same questions."""
+        descent = self._descent()
+        for number in range(self.rounds):
+            guess = descent.guess[None]
+            if not curator.known(guess) and curator.affordable() < 1:  # a kill may have used up the room of the last ones
+                return self._followed(descent, number)
+            descent.follow(curator.answer(guess)[0])
+            say("asking the teachers", number + 1, self.rounds)
+        return self._followed(descent, self.rounds)
+
+    def _descent(self) -> Descent:
+        return Descent(self.codec.width, self.codec.classes, self.rounds)
+
+    def _followed(self, descent: Descent, rounds: int) -> Followed:
+        if not rounds:
+            raise BudgetExceeded("the budget must hold at least one answer. Got none left after earlier kills instead.")
+        return Followed(descent.weights, rounds)
+
+    def account(self, curator: Curator, folder: RunFolder) -> float | None:
+        """A mean's price does not depend on the data."""
+        return None
+
+    def lesson(self, answers: Followed) -> Array:
+        """Give the weights."""
+        return answers.values
+
+    def counts(self, answers: Followed) -> dict[str, int]:
+        """Count the rounds."""
+        return {"released": answers.rounds, "reinforced": 0}
+
+    def scores(self, model: Model, answers: Followed, test: Public, student: Students) -> dict[str, float]:
+        """Score the student, and what no private data gives."""
+        return {
+            "private student": _accuracy(model, test),
+            "control: public only, no answers (ε = 0)": float(np.mean(test.targets == np.bincount(test.targets).argmax())),
+        }
+
+    def controls(self, teachers: Any, private: Private, answers: Any, test: Public, student: Students, folder: RunFolder) -> None:
+        """Score what only the owner of the data may know (names: runs.CORRECTED, in order)."""
+        everything = Public.of(private.inputs, source="private, for the control alone")
+        models = student().fit_all(everything, private.targets, clips=(None, self.codec.clip))
+        Sealed(np.asarray([_accuracy(model, test) for model in models])).store(folder.corrected)
+
+    def publish(self, folder: RunFolder, model: Model, answers: Followed, *, expose: bool) -> None:
+        """Write the weights, and some public records as the student names them."""
+        np.savez_compressed(folder.weights, weights=answers.values)
+        shown = self.public.inputs[:40]
+        np.savez_compressed(folder.samples, inputs=shown, labels=model.predict(shown))
+
+
+def _accuracy(model: Model, data: Public) -> float:
+    return float(np.mean(model.predict(data.inputs) == data.targets))

@@ -1,0 +1,71 @@
+"""Rows of several runs of benchmarks/scenes.py become one result, by the benchmark itself."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torch")
+
+
+@pytest.fixture
+def scenes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    return importlib.import_module("scenes")
+
+
+def student(teachers: int, seed: int, dice: float, **told: Any) -> dict[str, Any]:
+    key = {"network": "silhouettes", "teachers": teachers, "epsilon": 2.0, "questions": 16, "seed": seed, "by_rule": True}
+    return {"part": "students", **key, "right_answers": 0.5, "student": {"dice": dice, "dice_of_dogs": 0.1}, **told}
+
+
+def written(path: Path, *rows: dict[str, Any], torn: str = "") -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + torn, encoding="utf-8")
+    return path
+
+
+def test_rows_are_merged_and_the_later_takes_precedence(scenes: Any, tmp_path: Path) -> None:
+    old = written(
+        tmp_path / "old.jsonl",
+        {"part": "run", "command": "first"},
+        {"part": "seconds", "stage": "drawn", "seconds": 1.0},
+        {"part": "teachers", "network": "silhouettes", "teachers": 64},
+        student(64, 0, 0.5),
+        student(64, 1, 0.7),
+        {"part": "run", "command": "to be replaced whole"},
+        {"part": "controls", "control": "nothing", "dice": 0.1},
+    )
+    new = written(
+        tmp_path / "new.jsonl",
+        {"part": "run", "command": "second"},
+        student(64, 1, 0.8),
+        student(256, 0, 0.9),
+        {"part": "controls", "control": "nothing", "dice": 0.2},
+        torn='{"part": "stud',
+    )
+    figures = scenes.merged(row for path in (old, new) for row in scenes.lines(path))
+    assert [run["command"] for run in figures["runs"]] == ["first", "second"]
+    assert figures["runs"][0]["seconds"] == {"drawn": 1.0}
+    told = [(row["teachers"], row["seed"], row["student"]["dice"], row["run"]) for row in figures["students"]]
+    assert told == [(64, 0, 0.5, 0), (64, 1, 0.8, 1), (256, 0, 0.9, 1)]
+    assert [(row["dice"], row["run"]) for row in figures["controls"]] == [(0.2, 1)]
+    assert [(row["teachers"], row["dice"], row["draws"]) for row in figures["table"]] == [(64, 0.65, 2), (256, 0.9, 1)]
+    kept = tmp_path / "result.json"
+    kept.write_text(json.dumps({"figures": figures}), encoding="utf-8")
+    assert scenes.merged(scenes.lines(kept)) == figures  # a result can be added to
+
+
+def test_the_committed_result_is_what_its_rows_make(scenes: Any) -> None:
+    path = Path(scenes.__file__).parent / "results" / "scenes.json"
+    assert scenes.merged(scenes.lines(path)) == json.loads(path.read_text(encoding="utf-8"))["figures"]
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "teachers", "questions"), [(2.0, 1000, 2048), (2.0, 10, 16), (1.0, 1000, 512), (float("inf"), 9, 4096)]
+)
+def test_the_rule_looks_at_no_scene(scenes: Any, epsilon: float, teachers: int, questions: int) -> None:
+    assert scenes.asked(epsilon, teachers, 4096) == questions
