@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import integrate, stats
 from tests.walk.tiny import tiny_run
 
 import tutelage as tt
+from tutelage import verification
+from tutelage.guarantee import guarantee
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import LedgerError, RecipeError
@@ -28,6 +32,7 @@ from tutelage.privacy.events import (
     SparseVector,
     Threshold,
 )
+from tutelage.privacy.ledger import Ledger
 from tutelage.runs import RunFolder
 from tutelage.verification import _mu_at_least, _smooth_renyi, recomputed, verify
 
@@ -51,22 +56,61 @@ BOOKS: dict[str, list[tuple[Event, int]]] = {
 
 @pytest.mark.parametrize("name", BOOKS)
 def test_our_price_is_not_below_the_other_accountants(name: str) -> None:
-    price, accountant = recomputed(BOOKS[name])
+    opinion = recomputed(BOOKS[name])
     ours = accounting.cost(BOOKS[name], 1e-5)
-    again = price(1e-5)
+    again = opinion.price(1e-5)
     assert again <= ours.epsilon * 1.005 + 1e-3
     assert again >= ours.epsilon * 0.7  # the same order: neither left something out
-    assert accountant.startswith("dp-accounting")
+    assert opinion.accountant.startswith("dp-accounting")
 
 
-def test_where_ours_is_exact_both_agree() -> None:
-    for name in ("gaussian", "votes", "votes of three", "confident"):
-        assert recomputed(BOOKS[name])[0](1e-5) == pytest.approx(accounting.cost(BOOKS[name], 1e-5).epsilon, rel=5e-3)
+@pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-2])
+@pytest.mark.parametrize("name", ["gaussian", "votes", "votes of three", "confident"])
+def test_where_ours_is_exact_both_agree(name: str, delta: float) -> None:
+    opinion = recomputed(BOOKS[name])
+    assert opinion.accountant == "dp-accounting, exact Gaussian"
+    assert opinion.price(delta) == pytest.approx(accounting.cost(BOOKS[name], delta).epsilon, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.parametrize("mu", [1e-7, 1e-4, 1e-2, 1e3])
+def test_the_exact_price_holds_at_both_ends(mu: float) -> None:
+    opinion, ours = recomputed([(Gaussian(1.0, 1 / mu), 1)]), accounting.mu_epsilon(mu, 1e-7)
+    assert opinion.price(1e-7) == pytest.approx(ours, rel=opinion.slack, abs=opinion.slack)
+
+
+def test_the_exact_price_lies_between_two_distributions() -> None:
+    exact = recomputed(BOOKS["confident"]).price(1e-5)
+    noises = ((40 / 2**0.5, 100), (150.0, 640))
+    for pessimistic in (True, False):
+        first, second = (
+            pld.from_gaussian_mechanism(noise / count**0.5, pessimistic_estimate=pessimistic, use_connect_dots=pessimistic)
+            for noise, count in noises
+        )
+        found = first.compose(second).get_epsilon_for_delta(1e-5)
+        assert found == pytest.approx(exact, rel=1e-3)
+        assert (found >= exact) == pessimistic
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(NoisyMax("laplace", 50.0), 10), (Gaussian(1.0, 10.0), 900)],
+        [(Sampled(Gaussian(1.0, 0.5), 0.05), 300)],
+        [(SparseVector(0.1, 0.2, 3), 100)],
+    ],
+)
+def test_a_coarse_grid_rounds_upwards_and_hardly(pairs: list[tuple[Event, int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = recomputed(pairs).price(1e-5)
+    monkeypatch.setattr(verification, "_GRIDS", (1e-4,))
+    finest = recomputed(pairs).price(1e-5)
+    assert finest * (1 - 1e-9) <= chosen <= finest * 1.001
+    monkeypatch.setattr(verification, "_GRIDS", (1.0,))
+    assert recomputed(pairs).price(1e-5) > finest * 1.005  # a grid that is taken without asking would be seen
 
 
 def test_nothing_costs_nothing_and_a_look_costs_infinity() -> None:
-    assert recomputed([])[0](1e-5) == 0.0
-    assert recomputed([(NonPrivate("curious"), 1), *BOOKS["votes"]])[0](1e-5) == math.inf
+    assert recomputed([]).price(1e-5) == 0.0
+    assert recomputed([(NonPrivate("curious"), 1), *BOOKS["votes"]]).price(1e-5) == math.inf
 
 
 FIXED = Sampled(Gaussian(1.0, 1.0), 0.1, "fixed", 1, 10)
@@ -75,7 +119,7 @@ FIXED = Sampled(Gaussian(1.0, 1.0), 0.1, "fixed", 1, 10)
 @pytest.mark.parametrize("pairs", [[(FIXED, 1)], [*BOOKS["smooth"], *BOOKS["laplace"]]])
 def test_what_it_cannot_price_is_refused(pairs: list[tuple[Event, int]]) -> None:
     with pytest.raises(LedgerError, match="every event"):
-        recomputed(pairs)[0](1e-5)
+        recomputed(pairs).price(1e-5)
 
 
 @pytest.mark.parametrize("order", [1.5, 4.0, 12.0])
@@ -166,6 +210,50 @@ def test_claims_that_promise_less_are_the_owners_to_make(runs: dict[str, RunFold
     assert verify(spoilt(runs["gnmax"], tmp_path / "copy", **modest)).claimed_epsilon == 20.0
     boundless = {"epsilon": "infinity", "mu": "infinity"}
     assert verify(spoilt(runs["gnmax"], tmp_path / "other", **boundless)).claimed_epsilon == math.inf
+
+
+def test_a_claim_beyond_what_exp_can_hold_is_read(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    modest = {"epsilon": 1e4, "data_independent_epsilon": 1e4, "mu": 140.0, "implied_tpr_at_fpr_0.001": 1.0}
+    for name in ("confident, sanitised", "sanitised", "lnmax", "gnmax"):
+        assert verify(spoilt(runs[name], tmp_path / name, **modest)).claimed_epsilon == 1e4
+
+
+# ── books that guarantee next to nothing ──────────────────────────────────────────────────────────────────────────────
+
+PAPER = 2 * math.sqrt(16) / 16  # one of 16 teachers moves a mean of 16 values in [-1, 1] so far
+LARGE: dict[str, tuple[float, list[tuple[Event, int]]]] = {
+    "as published": (1.2e3, [(Gaussian(PAPER, 1.46), 16384)]),
+    "with less noise": (1e4, [(Gaussian(PAPER, 0.468), 16384)]),
+    "beside a vote": (1.2e3, [(Gaussian(PAPER, 1.46), 16384), (NoisyMax("laplace", 20.0), 10)]),
+    "less noise, beside a vote": (1e4, [(Gaussian(PAPER, 0.468), 16384), (NoisyMax("laplace", 20.0), 10)]),
+    "laplace votes alone": (1e3, [(NoisyMax("laplace", 2.0), 4000)]),
+    "with its sanitised figure": (1e4, [(Gaussian(PAPER, 0.468), 16384), (SmoothRelease(0.01, 20.0), 1)]),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_figures_are_checked_in_seconds(tmp_path: Path, name: str) -> None:
+    size, pairs = LARGE[name]
+    folder = RunFolder(tmp_path / "run")
+    folder.release.mkdir(parents=True)
+    folder.private.mkdir()
+    with Ledger(folder.book, tt.Budget(2e4, 1e-7)) as ledger:
+        for event, count in pairs:
+            ledger.charge(event, count=count)
+        ledger.export(folder.exported_book)
+        folder.guarantee.write_text(json.dumps(guarantee(ledger, adaptive=False, units=1000)), encoding="utf-8")
+    start = time.perf_counter()
+    verdict = verify(folder)
+    assert time.perf_counter() - start < 5.0
+    assert verdict.claimed_epsilon == pytest.approx(size, rel=0.15)
+    assert verdict.recomputed_epsilon == pytest.approx(verdict.claimed_epsilon, rel=0.05)
+    exact = "exact" in verdict.accountant
+    assert exact == all(isinstance(event, Gaussian) for event, _ in pairs)
+    for share in (0.9, 0.999) if exact else (0.9,):  # nothing is rounded where everything is Gaussian: no room to hide in
+        for field in ("epsilon", "data_independent_epsilon"):
+            forged = spoilt(folder, tmp_path / f"{share} {field}", **{field: share * verdict.claimed_epsilon})
+            with pytest.raises(LedgerError, match=f"`{field}` must not be below what the book costs"):
+                verify(forged)
 
 
 def test_a_book_that_may_not_be_read_is_left_alone(runs: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
