@@ -163,28 +163,3 @@ def test_a_model_of_another_kind_is_refused(tmp_path) -> None:
         Model.load(path)
     with pytest.raises(DataError, match="whole safetensors file"):
         Model.load(tmp_path / "nothing.safetensors")
-
-
-def test_members_name_the_pool_together_for_the_one_that_is_kept(digits, monkeypatch) -> None:
-    images, _, labels = digits
-    few = replace(SMALL, steps=4, rounds=1, members=2)
-    learned, calls = ConsistencyStudent._learned, []
-
-    def watched(self, *given):
-        model = learned(self, *given)
-        calls.append((given[5], given[6], model))  # seed, names, what came of it
-        return model
-
-    monkeypatch.setattr(ConsistencyStudent, "_learned", watched)
-    seen: list[tuple[int, int]] = []
-    student = ConsistencyStudent(NETWORK, settings=few, device="cpu", seed=7)
-    student.fit(images[:1200], labels, progress=lambda *now: seen.append(now))
-    (one, no_names, first), (two, _, second), (last, names, kept) = calls
-    assert len({one, two, last}) == 3
-    assert no_names is None
-    together = (first.probabilities(images[:1200]) + second.probabilities(images[:1200])) / 2
-    assert np.allclose(names.shares.numpy(), together, atol=1e-6)
-    assert student.model is kept
-    assert seen[-1] == (12, 12)
-    with pytest.raises(RecipeError, match="`members` must be a whole number ≥ 1"):
-        Consistency(members=0)

@@ -24,7 +24,6 @@ from tutelage.students.shares import are_shares, centred
 
 Progress = Callable[[int, int], None]
 WEAK = Augmentation(rotation=5, scale=0.05, shift=1)
-_APART = 1000  # between the seeds of networks that think together
 STRONG = Augmentation(rotation=20, scale=0.2, shear=20, shift=2.5, elastic=1.0, cutout=8)
 
 
@@ -36,8 +35,7 @@ class Consistency:
     As in FixMatch (Sohn et al. 2020), averaged weights name weakly distorted images and the network learns those names on
     strongly distorted ones. The names are read once a round. At first not alone by the network: answers are spread over the
     graph of what it sees (Iscen et al. 2019), and a name counts as far as the spreading is sure and the network agrees. In the
-    last rounds the network names alone, by shares averaged over views and rounds: it distils itself. With several `members`
-    as many networks learn so, each from a beginning of its own, and one more learns what they say of the pool together.
+    last rounds the network names alone, by shares averaged over views and rounds: it distils itself.
     """
 
     steps: int = 6000
@@ -50,7 +48,6 @@ class Consistency:
     weight: float = 2.0  # of the pool beside the answers
     own: float = 0.4  # share of the rounds, the last ones, in which the network names alone
     views: int = 4  # weak distortions over which names are averaged
-    members: int = 1  # networks that name the pool together for the one that is kept
     judged: int = 8  # weak distortions over which the finished model averages
     neighbours: int = 10
     diffusion: float = 0.99  # how far answers are spread
@@ -61,8 +58,7 @@ class Consistency:
     strong: Augmentation = STRONG
 
     def __post_init__(self) -> None:
-        whole = (("steps", 1), ("batch", 1), ("ratio", 1), ("rounds", 0), ("views", 1))
-        whole += (("judged", 1), ("neighbours", 1), ("members", 1))
+        whole = (("steps", 1), ("batch", 1), ("ratio", 1), ("rounds", 0), ("views", 1), ("judged", 1), ("neighbours", 1))
         for name, least in whole:
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= least):
@@ -132,47 +128,21 @@ class ConsistencyStudent(Taught):
         return self
 
     def _train(self, factory: Factory, inputs: Tensor, answers: Tensor, classes: int, progress: Progress | None) -> Model:
-        """Train the network, or several and the one that learns from them."""
+        """Take the steps; the averaged weights are the model."""
         s, place = self.settings, pick_device(self.device)
         if answers.ndim == 1 and bool((answers >= 0).all()):
             s = replace(s, rounds=0)  # nothing is left to be named: the non-private control is plainly supervised
         inputs, answers = inputs.to(place), answers.to(place)
-        if s.members == 1 or not s.rounds:
-            return self._learned(factory, inputs, answers, classes, s, self.seed, None, progress)
-        shares = torch.zeros(len(inputs), classes, device=place)
-        for number in range(s.members):
-            tick = _part(progress, number, s.members + 1)
-            member = self._learned(factory, inputs, answers, classes, s, self.seed + _APART * (number + 1), None, tick)
-            shares += torch.from_numpy(member.probabilities(inputs.cpu().numpy())).to(place) / s.members
-        names = Names(shares, torch.ones_like(shares[:, 0]))
-        return self._learned(factory, inputs, answers, classes, s, self.seed, names, _part(progress, s.members, s.members + 1))
-
-    def _learned(
-        self,
-        factory: Factory,
-        inputs: Tensor,
-        answers: Tensor,
-        classes: int,
-        s: Consistency,
-        seed: int,
-        given: Names | None,
-        progress: Progress | None,
-    ) -> Model:
-        """Take the steps; the averaged weights are the model. Names that are given stay as they are."""
-        place = inputs.device
-        known, names, current = torch.nonzero(_answered(answers))[:, 0], given, 0
+        known, names, current = torch.nonzero(_answered(answers))[:, 0], None, 0
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
-            torch.manual_seed(seed)
+            torch.manual_seed(self.seed)
             network = factory().to(place, memory_format=torch.channels_last).train()
             averaged = copy.deepcopy(network).eval().requires_grad_(False)
-            generator = torch.Generator(device=place).manual_seed(seed)
+            generator = torch.Generator(device=place).manual_seed(self.seed)
             step_of = Step(network, inputs, answers, s, classes)
-            if given is not None:
-                step_of.believe(given)
-                known = believed(known, answers, given)
             replayed = Replayed(step_of, place=place)
             for step in range(s.steps):
-                if given is None and s.round_at(step) != current:
+                if s.round_at(step) != current:
                     current = s.round_at(step)
                     alone = names is not None and current > round((1 - s.own) * s.rounds)
                     seen = see_pool(averaged, inputs, settings=s, generator=generator)
@@ -185,11 +155,6 @@ class ConsistencyStudent(Taught):
                 if progress and ((step + 1) % 20 == 0 or step + 1 == s.steps):
                     progress(step + 1, s.steps)
         return Model(factory, averaged.state_dict(), device=self.device, views=s.judged, distortion=s.weak)
-
-
-def _part(progress: Progress | None, number: int, parts: int) -> Progress | None:
-    """Tell the steps of one network of several as steps of all."""
-    return None if progress is None else lambda done, total: progress(number * total + done, parts * total)
 
 
 @final
