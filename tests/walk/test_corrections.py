@@ -80,7 +80,10 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = LinearModel.load(folder.release / "student.npz", device="cpu")
     assert np.array_equal(kept.predict(test.inputs), outcome.model.predict(test.inputs))
     assert verify(folder.root).recomputed_epsilon <= 8.0 * 1.005
-    assert "the same corrections, no noise" in report(folder).report.read_text(encoding="utf-8")
+    page = report(folder).report.read_text(encoding="utf-8")
+    assert "the same corrections, no noise" in page
+    assert "All teachers corrected a public guess 8 times" in page
+    assert "came through the door" not in page
 
 
 def test_features_of_another_run_are_not_taken_up(tmp_path: Path) -> None:

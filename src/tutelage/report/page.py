@@ -68,6 +68,7 @@ def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
     return {
         "answered": guarantee["labels"]["released"],
         "reinforced": guarantee["labels"]["reinforced"],
+        "corrected": folder.weights.exists(),
         "gallery_svg": "" if gallery is None else plots.svg(gallery),
         "attack_svg": "" if infinite else plots.svg(plots.attack_curve(lambda fpr: attack_bound(guarantee, fpr))),
         "spending_svg": "" if infinite else plots.svg(plots.spending(_spent(rows), guarantee["budget_epsilon"])),
