@@ -6,6 +6,8 @@ import json
 import math
 import os
 import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from tests.walk.tiny import tiny_run
 
 import tutelage as tt
 from tutelage import verification
-from tutelage.guarantee import guarantee
+from tutelage.guarantee import guarantee, statement
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import LedgerError, RecipeError
@@ -32,7 +34,8 @@ from tutelage.privacy.events import (
     SparseVector,
     Threshold,
 )
-from tutelage.privacy.ledger import Ledger
+from tutelage.privacy.ledger import Budget, Entry, Ledger, read_lines
+from tutelage.privacy.units import Unit
 from tutelage.runs import RunFolder
 from tutelage.verification import _mu_at_least, _smooth_renyi, recomputed, verify
 
@@ -174,6 +177,10 @@ def spoilt(run: RunFolder, to: Path, **change: Any) -> RunFolder:
     folder.release.mkdir(parents=True)
     folder.exported_book.write_bytes(run.exported_book.read_bytes())
     claim = {**json.loads(run.guarantee.read_text(encoding="utf-8")), **change}
+    if "statement" not in change and type(claim["epsilon"]) in (int, float, str):  # a forger minds his words
+        told = read_lines(run.exported_book)[0].body
+        budget = Budget(told["epsilon"], told["delta"], Unit(told["unit"], told["unit_teachers"]))
+        claim["statement"] = statement(float(str(claim["epsilon"]).replace("infinity", "inf")), budget, bool(claim["excepted"]))
     folder.guarantee.write_text(json.dumps({k: v for k, v in claim.items() if v is not ...}), encoding="utf-8")
     return folder
 
@@ -190,6 +197,12 @@ def spoilt(run: RunFolder, to: Path, **change: Any) -> RunFolder:
         ("sanitised", {"implied_tpr_at_fpr_0.001": 0.002}, "must not be below what the book implies"),
         ("confident, sanitised", {"implied_tpr_at_fpr_0.001": 0.5}, "must not be below what its ε implies"),
         ("gnmax", {"implied_tpr_at_fpr_0.001": 0.07}, "must not be below what its μ implies"),
+        ("gnmax", {"epsilon": "infinity", "mu": 0.01}, "`mu` must not be below infinity"),
+        ("gnmax", {"epsilon": "infinity", "mu": "infinity", "implied_tpr_at_fpr_0.001": 0.1}, "must not be below 1, as ε is"),
+        ("gnmax", {"statement": "One record changes nothing."}, "`statement` must say what the figures say"),
+        ("gnmax", {"recipe_sha256": "0" * 64}, "`recipe_sha256` must be the book's purpose"),
+        ("gnmax", {"adaptive": "x"}, "`adaptive` and `excepted` must be"),
+        ("gnmax", {"excepted": None, "statement": ""}, "`adaptive` and `excepted` must be"),
     ],
 )
 def test_claims_that_promise_too_much_are_refused(
@@ -208,7 +221,7 @@ def test_claims_without_their_fields_are_refused(runs: dict[str, RunFolder], tmp
 def test_claims_that_promise_less_are_the_owners_to_make(runs: dict[str, RunFolder], tmp_path: Path) -> None:
     modest = {"epsilon": 20.0, "mu": 9.0, "implied_tpr_at_fpr_0.001": 1.0}
     assert verify(spoilt(runs["gnmax"], tmp_path / "copy", **modest)).claimed_epsilon == 20.0
-    boundless = {"epsilon": "infinity", "mu": "infinity"}
+    boundless = {"epsilon": "infinity", "mu": "infinity", "implied_tpr_at_fpr_0.001": 1.0}
     assert verify(spoilt(runs["gnmax"], tmp_path / "other", **boundless)).claimed_epsilon == math.inf
 
 
@@ -269,3 +282,66 @@ def test_a_missing_book_is_refused(runs: dict[str, RunFolder], tmp_path: Path) -
         verify(folder)
     with pytest.raises(RecipeError, match="`run` must be a run folder"):
         verify(tmp_path / "none")
+
+
+# ── books that no ledger writes ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def rechained(run: RunFolder, to: Path, change: Callable[[list[Entry]], list[Entry]], **claim: Any) -> RunFolder:
+    """Copy the release with other rows and a chain that is whole again: what a careless or dishonest ledger would export."""
+    rows, previous = [], "0" * 64
+    for seq, row in enumerate(change(read_lines(run.exported_book)), start=1):
+        made = replace(row, seq=seq, previous=previous, hash="")
+        rows.append(replace(made, hash=made.digest()))
+        previous = rows[-1].hash
+    folder = spoilt(run, to, ledger_head=previous, **claim)
+    lines = [json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n" for row in rows]
+    folder.exported_book.write_text("".join(lines), encoding="utf-8")
+    return folder
+
+
+def test_a_copy_with_a_new_chain_is_read(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    assert verify(rechained(runs["gnmax"], tmp_path / "copy", lambda rows: rows)).events > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda rows: [row for row in rows if row.kind != "charge"], "every answer must be charged for before it is let out"),
+        (lambda rows: [rows[0], *sorted(rows[1:], key=lambda row: row.kind == "charge")], "every answer must be charged for"),
+        (lambda rows: [replace(row, kind="Charge") if row.kind == "charge" else row for row in rows], "rows must be charges"),
+        (lambda rows: [*rows, rows[0]], "rows must be charges, releases and notes"),
+        (
+            lambda rows: [replace(row, body={**row.body, "count": -1}) if row.kind == "release" else row for row in rows],
+            "count ≥ 0",
+        ),
+    ],
+)
+def test_rows_that_no_ledger_writes_are_refused(runs: dict[str, RunFolder], tmp_path: Path, change: Any, why: str) -> None:
+    with pytest.raises(LedgerError, match=why):
+        verify(rechained(runs["gnmax"], tmp_path / "copy", change))
+
+
+def test_a_book_beyond_its_budget_is_refused(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    def poor(rows: list[Entry]) -> list[Entry]:
+        return [replace(rows[0], body={**rows[0].body, "epsilon": 1.0}), *rows[1:]]
+
+    folder = rechained(runs["gnmax"], tmp_path / "copy", poor, budget_epsilon=1.0)
+    with pytest.raises(LedgerError, match="the book must not cost more than its budget, 1"):
+        verify(folder)
+
+
+@pytest.mark.parametrize("scale", [1e-320, 1e300])
+def test_figures_that_no_mechanism_has_are_refused_in_a_sentence(
+    runs: dict[str, RunFolder], tmp_path: Path, scale: float
+) -> None:
+    def wild(rows: list[Entry]) -> list[Entry]:
+        return [
+            replace(row, body={**row.body, "event": {**row.body["event"], "scale": scale}}) if row.kind == "charge" else row
+            for row in rows
+        ]
+
+    [stated] = json.loads(runs["gnmax"].guarantee.read_text(encoding="utf-8"))["events"]
+    folder = rechained(runs["gnmax"], tmp_path / "copy", wild, events=[{**stated, "scale": scale}])
+    with pytest.raises(LedgerError):
+        verify(folder)

@@ -46,6 +46,10 @@ def choose_for(
     if path is None:
         raise RecipeError("`recipe` must be given with --choose: its budget, teachers and most questions. Got none instead.")
     recipe = read_recipe(path)
+    if recipe.about_masks or recipe.how().vectors:
+        raise RecipeError(
+            "`recipe` must be one whose teachers vote for labels, with --choose. Got one that lets out codes instead."
+        )
     budget = recipe.budget() if epsilon is None else replace(recipe.budget(), epsilon=epsilon)
     found = choices(
         budget,

@@ -51,7 +51,7 @@ def guarantee(
         "unit": ledger.budget.unit.name,
         "unit_teachers": ledger.budget.unit.teachers,
         "adjacency": str(ledger.budget.adjacency),
-        "statement": _statement(quoted, ledger.budget, bool(excepted)),
+        "statement": statement(quoted, ledger.budget, bool(excepted)),
         "excepted": list(excepted),
         "mu_is_exact": exact,
         "budget_epsilon": ledger.budget.epsilon,
@@ -121,7 +121,8 @@ def _number(value: float) -> float | str:
     return "infinity" if math.isinf(value) else value
 
 
-def _statement(epsilon: float, budget: Budget, excepted: bool) -> str:
+def statement(epsilon: float, budget: Budget, excepted: bool) -> str:
+    """Say in one sentence what is promised."""
     if math.isinf(epsilon):
         return "No guarantee: a private value was looked at without noise."
     change = "Changing all data of" if budget.adjacency == Adjacency.REPLACE_ONE else "Adding or removing"

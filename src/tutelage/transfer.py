@@ -99,7 +99,7 @@ def transfer(
     `benchmark` says that the private data is public anyway, so that controls computed from it may be shown in the release.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
-    _check_fit(private, public, budget, queries)
+    _check_fit(private, public, budget, queries, codec)
     _check_test(public, test)
     how = aggregation or _default(codec)
     say = progress or (lambda what, done, total: None)
@@ -120,7 +120,8 @@ def transfer(
         if test is not None and test.targets is not None:
             scores = task.scores(model, answers, test, _other_than(learner, student))
             if controls:
-                task.controls(teachers, private, answers, test, _other_than(learner, student), folder)
+                other = _other_than(learner, student)
+                quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder), ours=Error)
                 say("scoring the controls", 1, 1)
         exposed = folder.read_controls() if benchmark else {}
         document = guarantees.guarantee(
@@ -148,16 +149,17 @@ def _task(
 ) -> Task:
     """Tell labels from masks by the shape of a target; where the codec takes corrections, a guess is put to the teachers."""
     if isinstance(codec, Corrections):
-        _check_labels(private, codec.classes)  # now: later a wrong one could stop a release that is paid for
+        _check_labels(private, public, codec.classes)  # now: later a wrong one could stop a release that is paid for
         return Following(public, queries, how, codec)
     if private.targets.ndim > 1:
         return Masking(public, queries, how, questions, codec, shards)
     return Labelling(Interview(public, queries, codec.bound.dimension, how, questions))
 
 
-def _check_fit(private: Private, public: Public, budget: Budget, queries: int) -> None:
+def _check_fit(private: Private, public: Public, budget: Budget, queries: int, codec: Any) -> None:
     """Refuse data that the budget does not speak about, and more questions than there are records."""
-    if not (isinstance(queries, int) and 1 <= queries <= len(public)):
+    rounds = isinstance(codec, Corrections)  # no records are asked about: there may be as many as one likes
+    if not (isinstance(queries, int) and queries >= 1 and (rounds or queries <= len(public))):
         raise RecipeError(f"`queries` must be between 1 and the public pool's {len(public)} records. Got {queries!r} instead.")
     if budget.adjacency != Adjacency.REPLACE_ONE:  # a unit that leaves a shard turns its teacher into anything
         raise RecipeError(f"`adjacency` must be 'replace-one': teachers are trained here. Got {str(budget.adjacency)!r} instead.")
@@ -165,11 +167,17 @@ def _check_fit(private: Private, public: Public, budget: Budget, queries: int) -
         raise RecipeError(f"`unit` of the budget must be the data's, {private.unit!r}. Got {budget.unit.name!r} instead.")
 
 
-def _check_labels(private: Private, classes: int) -> None:
-    """Refuse private labels that no class has."""
+def _check_labels(private: Private, public: Public, classes: int) -> None:
+    """Refuse private labels that no class has, and records that are not the pool's kind."""
     labels = private.targets
-    if labels.ndim != 1 or labels.dtype.kind not in "iu" or not ((labels >= 0) & (labels < classes)).all():
+    if labels.ndim != 1 or labels.dtype.kind not in "iu":
+        raise DataError(f"`targets` must be whole numbers (records,). Got {labels.dtype} of shape {labels.shape} instead.")
+    if not ((labels >= 0) & (labels < classes)).all():
         raise DataError(f"`targets` must be whole numbers from 0 to {classes - 1}. Got others instead (withheld).")
+    if private.inputs.shape[1:] != public.inputs.shape[1:]:
+        raise DataError(
+            f"`private` must have records of the pool's shape {public.inputs.shape[1:]}. Got {private.inputs.shape[1:]} instead."
+        )
 
 
 def _check_test(public: Public, test: Public | None) -> None:

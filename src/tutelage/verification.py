@@ -17,6 +17,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 from scipy import special
 
+from tutelage.guarantee import statement
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.events import (
     Event,
@@ -30,7 +31,8 @@ from tutelage.privacy.events import (
     Threshold,
     to_record,
 )
-from tutelage.privacy.ledger import Entry, Ledger, charges, check_chain, read_lines
+from tutelage.privacy.ledger import Budget, Entry, Ledger, charges, check_chain, read_lines
+from tutelage.privacy.units import Adjacency, Unit
 from tutelage.runs import RunFolder
 
 #: Loss distributions round upwards to a grid, and a Rényi conversion to its orders: up to this share on top of the exact figure.
@@ -94,12 +96,17 @@ def verify(run: str | os.PathLike[str] | RunFolder) -> Verdict:
     for name, written in _OPENING.items():
         if claim[name] != rows[0].body.get(written):
             raise LedgerError(f"`{name}` must be what the book was opened with. Got {claim[name]!r} instead.")
+    _check_order(rows)
     pairs = _tallied(rows)
     _check_events(claim, pairs)
     delta = claim["delta"]
-    opinion = recomputed(pairs)
-    again = opinion.price(delta)
-    _check_figures(claim, pairs, opinion, again)
+    try:
+        opinion = recomputed(pairs)
+        again = opinion.price(delta)
+        _check_figures(claim, pairs, opinion, again)
+    except (ArithmeticError, ValueError):  # a noise or a δ that no mechanism has
+        raise LedgerError("the book's events and δ must be ones that dp-accounting can price. Got others instead.") from None
+    _check_words(claim, rows[0])
     events = sum(count for _, count in pairs)
     return Verdict(claim["epsilon"], again, delta, len(rows), events, rows[-1].hash, opinion.accountant, folder.holds_book)
 
@@ -129,6 +136,35 @@ def _number(value: Any) -> float:
     return float(value)
 
 
+def _check_order(rows: list[Entry]) -> None:
+    """Refuse rows that no ledger writes, and more answers than had been charged for when they were let out."""
+    charged = released = 0
+    for row in rows[1:]:
+        if row.kind not in ("charge", "release", "note"):
+            raise LedgerError(f"the book's rows must be charges, releases and notes. Got another at row {row.seq} instead.")
+        count = row.body.get("count", 0) if row.kind != "note" else 0
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise LedgerError(f"a release must hold a count ≥ 0. Got another at row {row.seq} instead.")
+        charged, released = charged + count * (row.kind == "charge"), released + count * (row.kind == "release")
+        if released > charged:
+            raise LedgerError(
+                f"every answer must be charged for before it is let out. Got more answers at row {row.seq} instead."
+            )
+
+
+def _check_words(claim: dict[str, Any], opening: Entry) -> None:
+    """Hold what guarantee.json says in words to its figures and to the book."""
+    if not isinstance(claim["adaptive"], bool) or not isinstance(claim.get("excepted"), list):
+        raise LedgerError("`adaptive` and `excepted` must be a truth value and a list. Got others instead.")
+    told = opening.body
+    unit = Unit(told["unit"], told["unit_teachers"])
+    budget = Budget(told["epsilon"], told["delta"], unit, adjacency=Adjacency(told["adjacency"]))
+    if claim.get("statement") != statement(claim["epsilon"], budget, bool(claim["excepted"])):
+        raise LedgerError("`statement` must say what the figures say. Got another sentence instead.")
+    if (claim.get("recipe_sha256") or "") != told.get("purpose", ""):
+        raise LedgerError("`recipe_sha256` must be the book's purpose. Got another instead.")
+
+
 def _tallied(rows: list[Entry]) -> list[tuple[Event, int]]:
     tally: dict[Event, int] = {}
     for event, count in charges(rows):
@@ -152,7 +188,12 @@ def _check_figures(claim: dict[str, Any], pairs: list[tuple[Event, int]], opinio
     adaptive = any(isinstance(event, Threshold) for event, _ in pairs)
     if adaptive:
         _refuse_below(claim, "epsilon", claim["budget_epsilon"], "the budget, where a test decides what is answered,")
+    looked = any(isinstance(event, NonPrivate) for event, _ in pairs)
+    if not looked and again > claim["budget_epsilon"] * (1 + TOLERANCE) + 1e-3:
+        raise LedgerError(f"the book must not cost more than its budget, {claim['budget_epsilon']:g}. Got {again:.6g} instead.")
     if math.isinf(claim["epsilon"]):
+        _refuse_below(claim, "mu", math.inf, "infinity, as ε is,")
+        _refuse_below(claim, "implied_tpr_at_fpr_0.001", 1.0, "1, as ε is infinite,")
         return
     gaussian = all(_noise_multiplier(event) is not None for event, _ in pairs)
     if claim["mu_is_exact"] is not False and not gaussian:

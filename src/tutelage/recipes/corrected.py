@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from tutelage.data.dataset import Public
 from tutelage.features.sight import Sight
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Ledger
 from tutelage.recipes.linear import settings
 from tutelage.runs import RunFolder
@@ -37,16 +39,29 @@ def sight(recipe: Recipe, public: Public, folder: RunFolder, *, device: str, say
     """
     how = settings(recipe).seeing()
     manner = hashlib.sha256(f"{how!r}|{recipe.seed}|{public.sha256}".encode()).hexdigest()[:12]
-    path, beside = folder.release / f"sight-{manner}.npz", folder.release / f".sight-{manner}.npz"
+    path = folder.release / f"sight-{manner}.npz"
     if not path.exists():
-        if folder.holds_book:
-            with Ledger(folder.book) as ledger:
-                asked = bool(ledger.totals())
-            if asked:
-                raise RecipeError("`out` must hold the features that its answers are about. Got answers alone instead.")
+        if _answered(folder):
+            raise RecipeError(
+                "`out` must hold answers about this pool, seed and these settings. Got answers about others instead."
+            )
+        for stale in folder.release.glob("*sight-*.npz"):  # of a start that never asked: its pool may not be this one
+            stale.unlink()
         say("learning features", 0, 1)
+        beside = folder.release / f".sight-{manner}.{os.getpid()}.npz"
         np.savez_compressed(beside, **Sight.learn(public, how, seed=recipe.seed, device=device).arrays())
         beside.replace(path)  # whole or not at all
         say("learning features", 1, 1)
-    with np.load(path, allow_pickle=False) as file:
-        return Sight.of(dict(file), device=device)
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return Sight.of(dict(file), device=device)
+    except (OSError, ValueError, KeyError, BadZipFile):
+        raise DataError(f"`{path.name}` must be the features that this run learned. Got a damaged file instead.") from None
+
+
+def _answered(folder: RunFolder) -> bool:
+    """Tell whether anything was charged in this folder's book."""
+    if not folder.holds_book or not folder.book.stat().st_size:
+        return False
+    with Ledger(folder.book) as ledger:
+        return bool(ledger.totals())

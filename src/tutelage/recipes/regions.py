@@ -17,7 +17,6 @@ from tutelage.recipes.sections import Count, built, names, one_of, placed, secti
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
 
-_TOGETHER = 250  # networks of a stack: a number that no private record moves
 KIND = "regions"
 
 
@@ -102,7 +101,6 @@ def teachers(recipe: Recipe, *, device: str, engine: Any, checkpoint: Path) -> A
         training=training(recipe),
         engine=engine,
         device=device,
-        chunk=min(recipe.teachers.shards, _TOGETHER),
         seed=recipe.seed,
         checkpoint=checkpoint,
     )

@@ -18,7 +18,7 @@ from tutelage.recipes.recipe import Recipe
 from tutelage.recipes.run import is_benchmark, run
 from tutelage.report.page import report
 from tutelage.reproduction.rows import Row
-from tutelage.runs import CONTROLS, RunFolder
+from tutelage.runs import CONTROLS, CORRECTED, RunFolder
 
 Progress = Callable[[str, int, int], None]
 CAPTION = (
@@ -43,6 +43,7 @@ class Figures:
     true_labels: float | None
     non_private: float | None
     plurality: float | None
+    no_noise: float | None  # where every record is a teacher: the same corrections
     public_only: float | None
     released_labels: float | None
     epsilon: float  # to quote; data-independent
@@ -146,6 +147,7 @@ def read(folder: RunFolder, recipe: Recipe) -> Figures:
         true_labels=scores.get("control: same questions, true labels"),
         non_private=scores.get(CONTROLS[0]),
         plurality=scores.get(CONTROLS[1]),
+        no_noise=scores.get(CORRECTED[1]),
         public_only=scores.get("control: public only, no answers (ε = 0)"),
         released_labels=scores.get("released labels"),
         epsilon=float(told["epsilon"]),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tutelage.privacy.units import Shards
 
 USUAL = Training(steps=1600, batch=32, augmentation=SILHOUETTES)
+_TOGETHER = 250  # networks of a stack: a number that no private record moves
 
 
 @final
@@ -44,7 +45,13 @@ class RegionTeachers(Networked):
         seed: int = 0,
         checkpoint: str | Path | None = None,
     ) -> None:
-        given: dict[str, Any] = {"engine": engine, "device": device, "chunk": chunk, "seed": seed, "checkpoint": checkpoint}
+        given: dict[str, Any] = {
+            "engine": engine,
+            "device": device,
+            "chunk": chunk or _TOGETHER,
+            "seed": seed,
+            "checkpoint": checkpoint,
+        }
         super().__init__(network, training=training, **given)
         self.cut, self.side = cut, side
 
