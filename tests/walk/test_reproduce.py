@@ -112,7 +112,7 @@ def finished(name: str = "mnist-lnmax-100", **changes: Any) -> Callable[[int], p
     base: dict[str, Any] = {
         "student": 0.98, "true_labels": 0.985, "non_private": 0.992, "plurality": 0.97, "public_only": 0.11,
         "released_labels": 0.99, "epsilon": 3.1, "charged": 3.1, "sanitised": None, "raw": 2.0, "delta": 1e-5,
-        "asked": 100, "answered": 100,
+        "asked": 100, "answered": 100, "no_noise": None,
     }  # fmt: skip
     return lambda seed: pate.Figures(**{**base, **changes, "seed": seed, "student": changes.get("student", 0.98) - 0.01 * seed})
 
