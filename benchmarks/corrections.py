@@ -24,7 +24,7 @@ from tutelage.planning import Aggregation
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.recipes import linear
-from tutelage.recipes.run import _data, classes, embedded
+from tutelage.recipes.run import classes, embedded, loaded
 from tutelage.students.linear import LinearModel, LinearStudent
 from tutelage.teachers.records import RecordTeachers
 
@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     given = parser.parse_args()
     recipe = embedded(f"pate/{RECIPES[given.set]}")
-    private, public, test = _data(recipe, given.data, None)
+    private, public, test = loaded(recipe, given.data)
     how, codec, begin = linear.settings(recipe), linear.codec(recipe, classes(recipe)), time.perf_counter()
     sight = Sight.learn(public, how.seeing(), seed=recipe.seed, device=given.device)
     teachers = RecordTeachers(sight).fit(private, private.split(recipe.teachers.shards, seed=recipe.seed))

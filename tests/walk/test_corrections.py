@@ -76,7 +76,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["units"] == 1000
     assert outcome.scores["private student"] > 0.7  # of ten classes; without noise it is above 0.9
     assert folder.read_controls()[CORRECTED[1]] > outcome.scores["private student"] - 0.05
-    _, _, test = runs._data(recipe, None, None)
+    _, _, test = runs.loaded(recipe, None)
     kept = LinearModel.load(folder.release / "student.npz", device="cpu")
     assert np.array_equal(kept.predict(test.inputs), outcome.model.predict(test.inputs))
     assert verify(folder.root).recomputed_epsilon <= 8.0 * 1.005
@@ -92,7 +92,7 @@ def test_features_of_another_run_are_not_taken_up(tmp_path: Path) -> None:
         runs.run(parse(many), tmp_path / "run", device="cpu")  # after the pool was looked at
     other = parse(RECIPE).model_copy(update={"seed": 1})  # another division: the old pool is private now
     outcome = runs.run(other, tmp_path / "run", device="cpu")
-    _, public, _ = runs._data(other, None, None)
+    _, public, _ = runs.loaded(other, None)
     own = Sight.learn(public, linear.settings(other).seeing(), seed=1, device="cpu")
     assert np.array_equal(outcome.model.sight.basis, own.basis)
     assert len(list((tmp_path / "run" / "release").glob("*sight*"))) == 1  # what was learned of the old pool does not leave
@@ -125,7 +125,7 @@ def test_a_label_that_no_class_has_is_refused_before_anything_is_paid(tmp_path: 
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('learner = "linear"\n[student.linear]', 'learner = "supervised"\n[other]', "unknown key"),
+        ('learner = "linear"\n[student.linear]', 'learner = "supervised"\n[other]', "other"),
         ('kind = "records"', 'kind = "forest"', "must come together"),
         ('method = "mean"', 'method = "gnmax"', "`aggregation.method` must be 'mean' for 'records'"),
         ("queries = 8", 'queries = 8\nquestions = "prototypes"', "`aggregation` must leave"),
@@ -135,10 +135,10 @@ def test_a_label_that_no_class_has_is_refused_before_anything_is_paid(tmp_path: 
     ],
 )
 def test_what_does_not_fit_together_is_refused(old: str, new: str, message: str) -> None:
-    with pytest.raises(RecipeError, match=message if message != "unknown key" else "other"):
+    with pytest.raises(RecipeError, match=message):
         parse(RECIPE.replace(old, new))
 
 
-def test_the_price_is_known_before_any_data(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_price_is_known_before_any_data() -> None:
     bound, known = runs.bound(parse(RECIPE))
     assert (bound.dimension, bound.diameter(), known) == (21 * 10, 1.0, True)

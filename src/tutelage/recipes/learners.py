@@ -14,7 +14,7 @@ from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import beginnings, segmenters
 from tutelage.recipes.names import DEVICES, ENGINES, LEARNED, NETWORKS
-from tutelage.recipes.sections import built, one_of, unknown
+from tutelage.recipes.sections import built, named_or_built, unknown
 from tutelage.students.questions import Prototypes, Uncertain
 from tutelage.students.spreading import SpreadingStudent
 from tutelage.students.supervised import SupervisedStudent
@@ -78,12 +78,7 @@ def _augmentation(value: Any) -> Any:
     """Read a distortion: by its name, or as a table of its own."""
     from tutelage.nets.augmentation import Augmentation
 
-    if isinstance(value, dict):
-        return built(Augmentation, value, place=("augmentation",))
-    table = augmentations()
-    if not (isinstance(value, str) and value in table):
-        raise one_of(tuple(table), value)
-    return table[value]
+    return named_or_built(value, Augmentation, augmentations(), place=("augmentation",))
 
 
 def settings(recipe: Recipe) -> Any:

@@ -12,7 +12,7 @@ from pydantic import Field, PlainValidator, create_model
 from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import codecs, sets
-from tutelage.recipes.sections import Count, built, names, one_of, placed, section_of, unknown, validated
+from tutelage.recipes.sections import Count, named_or_built, names, placed, section_of, trained, validated
 
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
@@ -38,25 +38,14 @@ def _bend(value: Any) -> Any:
     """Read a distortion: by its name, or as a table of its own."""
     from tutelage.nets.augmentation import Augmentation
 
-    if isinstance(value, dict):
-        return built(Augmentation, value, place=())  # the key is added on the way out
-    table = bends()
-    if not (isinstance(value, str) and value in table):
-        raise one_of(tuple(table), value)
-    return table[value]
+    return named_or_built(value, Augmentation, bends())  # the key is added on the way out
 
 
 def training(recipe: Recipe) -> Any:
     """Build how the teachers learn."""
     from tutelage.teachers.regions import USUAL
 
-    section, table = recipe.teachers, bends()
-    given = {key: getattr(section, key) for key in ("steps", "batch", "rate") if getattr(section, key) is not None}
-    if section.augmentation is not None:
-        if section.augmentation not in table:
-            raise unknown("teachers.augmentation", section.augmentation, tuple(table))
-        given["augmentation"] = table[section.augmentation]
-    return dataclasses.replace(USUAL, **given)
+    return trained(recipe.teachers, USUAL, bends())
 
 
 def settings(recipe: Recipe) -> dict[str, Any]:

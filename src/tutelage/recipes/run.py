@@ -37,7 +37,7 @@ def run(
 ) -> Outcome:
     """Carry out a recipe into a run folder; `data` is where the files lie, in place of the recipe's own directory."""
     learners.require(recipe, device=device, engine=engine)
-    private, public, test = _data(recipe, data, progress)
+    private, public, test = loaded(recipe, data, progress)
     number, folder = 0 if recipe.about_masks else classes(recipe), RunFolder(out)
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
@@ -128,7 +128,8 @@ def classes(recipe: Recipe) -> int:
     return presets.classes(name)
 
 
-def _data(recipe: Recipe, given: str | Path | None, progress: Progress | None) -> tuple[Private, Public, Public]:
+def loaded(recipe: Recipe, given: str | Path | None, progress: Progress | None = None) -> tuple[Private, Public, Public]:
+    """Read or draw the private records, the public pool and the test part."""
     directory = given if given is not None else recipe.data.directory
     if recipe.about_masks:
         return sets.load(recipe.data, directory, seed=recipe.seed)

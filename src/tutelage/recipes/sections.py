@@ -117,3 +117,22 @@ def _known_keys(model: Any, path: tuple[Any, ...]) -> list[str]:
         annotation = model.model_fields[part].annotation
         model = next(kind for kind in (annotation, *getattr(annotation, "__args__", ())) if hasattr(kind, "model_fields"))
     return list(model.model_fields)
+
+
+def named_or_built(value: Any, kind: type, table: Table, *, place: tuple[str, ...] = ()) -> Any:
+    """Read what a recipe may call by a name, or write out as a table of its own."""
+    if isinstance(value, dict):
+        return built(kind, value, place=place)
+    if not (isinstance(value, str) and value in table):
+        raise one_of(tuple(table), value)
+    return table[value]
+
+
+def trained(section: Any, usual: Any, table: Table) -> Any:
+    """Change how teachers are usually trained where a recipe says so; `table` holds the distortions that it can name."""
+    given = {key: getattr(section, key) for key in ("steps", "batch", "rate") if getattr(section, key) is not None}
+    if section.augmentation is not None:
+        if section.augmentation not in table:
+            raise unknown("teachers.augmentation", section.augmentation, tuple(table))
+        given["augmentation"] = table[section.augmentation]
+    return dataclasses.replace(usual, **given)

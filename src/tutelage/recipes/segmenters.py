@@ -12,7 +12,17 @@ from pydantic import Field, PlainValidator, create_model
 from tutelage.data.dataset import Public
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import regions, sets
-from tutelage.recipes.sections import Section, Widths, built, names, one_of, placed, section_of, unknown, validated
+from tutelage.recipes.sections import (
+    Section,
+    Widths,
+    named_or_built,
+    names,
+    one_of,
+    placed,
+    section_of,
+    trained,
+    validated,
+)
 
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
@@ -31,12 +41,7 @@ def _warp(value: Any) -> Any:
     """Read a distortion: by its name, or as a table of its own."""
     from tutelage.nets.warps import Warp
 
-    if isinstance(value, dict):
-        return built(Warp, value, place=())  # the key is added on the way out
-    table = warps()
-    if not (isinstance(value, str) and value in table):
-        raise one_of(tuple(table), value)
-    return table[value]
+    return named_or_built(value, Warp, warps())  # the key is added on the way out
 
 
 def training(recipe: Recipe) -> Any:
@@ -45,13 +50,7 @@ def training(recipe: Recipe) -> Any:
         return regions.training(recipe)
     from tutelage.teachers.segmenter import GENTLE
 
-    section, table = recipe.teachers, warps()
-    given = {key: getattr(section, key) for key in ("steps", "batch", "rate") if getattr(section, key) is not None}
-    if section.augmentation is not None:
-        if section.augmentation not in table:
-            raise unknown("teachers.augmentation", section.augmentation, tuple(table))
-        given["augmentation"] = table[section.augmentation]
-    return dataclasses.replace(GENTLE, **given)
+    return trained(recipe.teachers, GENTLE, warps())
 
 
 def _keys_of_training() -> type[Section]:
