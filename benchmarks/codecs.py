@@ -1,7 +1,8 @@
-"""Codecs on whole brain volumes: time to encode and decode one, and the memory of labelling many, streamed.
+"""Codecs on whole brain volumes: time to encode and decode one, and the memory of labelling many through a curator.
 
 python benchmarks/codecs.py                      writes results/codecs.json
-python benchmarks/codecs.py --stream blocks      one streamed labelling run in this process, as JSON on stdout
+python benchmarks/codecs.py --door dct           one labelling run in this process, as JSON on stdout
+python benchmarks/codecs.py --collect door/*     writes results/codecs.json anew: times that are there, and runs kept in files
 """
 
 from __future__ import annotations
@@ -23,12 +24,19 @@ import result
 from tutelage.codecs.blocks import Blocks
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
+from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
+from tutelage.codecs.regions import Regions
 from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Public
+from tutelage.data.mapped import each, forget
 from tutelage.metrics import dice
-from tutelage.privacy.mechanisms import NoisyMean
+from tutelage.planning import Aggregation
+from tutelage.privacy.curator import Curator
+from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
+from tutelage.runs import RunFolder
+from tutelage.tasks.masks import Masking
 
 SHAPE = (240, 240, 155)  # BraTS
 MASKS = 16  # public ones, to fit on
@@ -41,7 +49,9 @@ NAMES = (
     "blocks 24x24x16",
     "blocks 24x24x16, block clip at the public quantile",
 )
-STREAMED = ("blocks 24x24x24", "dct", "flips of dct")
+DOOR = {"dct": 62, "flips of dct": 62, "blocks 24x24x24": 62, "pca": 8, "autoencoder": 8, "regions": 2}  # volumes
+TRUTH = 99  # a teacher that nobody asks
+BUDGET = Budget(1e5, 1e-2)  # eight teachers cannot hide anybody: this is about memory and time, and Dice says that masks arrive
 
 
 def tumour(volume: int, teacher: int) -> np.ndarray:
@@ -74,6 +84,14 @@ def fitted(name: str, data: Public) -> Any:
         return Flips.fit(DCT(SHAPE, 4096, 1.0), data)
     if name == "wavelet":
         return Wavelet.fit(data, kept=4096, levels=4)
+    if name == "pca":
+        return PCA.fit(data[:8], components=8)
+    if name == "autoencoder":
+        from tutelage.codecs.autoencoder import Autoencoder
+
+        return Autoencoder.fit(data[:8], dim=64, steps=2, batch=1, widths=(4, 8, 8, 16, 16, 16), device="cpu")
+    if name == "regions":
+        return Regions(SHAPE, 500, 400.0)
     block = (24, 24, 24) if name.endswith("24") else (24, 24, 16)
     if "block clip" in name:
         return Blocks.fit(data, block=block, components=16, centre=False, clip="block", rank=64)
@@ -104,38 +122,73 @@ def timed(name: str, data: Public) -> dict[str, Any]:
     return figures
 
 
-def stream(name: str, volumes: int, teachers: int) -> dict[str, Any]:
-    """Label volumes one by one: every teacher's mask is encoded alone, and only codes are held."""
-    with TemporaryDirectory() as folder:
-        codec = fitted(name, public(Path(folder)))
-    after_fit = peak()
-    mechanism = NoisyMean(codec.bound, 0.01 * codec.bound.sensitivity(), teachers)
-    spent, scores = {"draw": 0.0, "encode": 0.0, "aggregate": 0.0, "decode": 0.0}, []
+class Drawing:
+    """Teachers that draw: the last channel of an image says which volume is meant."""
+
+    def __init__(self, teachers: int) -> None:
+        self.teachers, self.spent = teachers, 0.0
+
+    def vote(self, inputs: np.ndarray) -> Sealed:
+        """Give masks as networks do: (teachers, queries, *shape) float16."""
+        start = time.perf_counter()
+        masks = np.empty((self.teachers, len(inputs), *SHAPE), dtype=np.float16)
+        for teacher in range(self.teachers):
+            for query, image in enumerate(inputs):
+                masks[teacher, query] = tumour(int(image[-1, 0, 0, 0]), teacher)
+        self.spent += time.perf_counter() - start
+        return Sealed(masks)
+
+
+class Silent:
+    """A student that learns nothing and sees nothing: this is about the door."""
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        """Give empty masks."""
+        return np.zeros((len(inputs), *SHAPE), dtype=np.uint8)
+
+
+def pool(folder: Path, volumes: int) -> Public:
+    """Write images of four channels and their masks to files, and map them."""
+    inputs = np.lib.format.open_memmap(folder / "inputs.npy", mode="w+", dtype=np.float32, shape=(volumes, 4, *SHAPE))
+    targets = np.lib.format.open_memmap(folder / "targets.npy", mode="w+", dtype=np.uint8, shape=(volumes, *SHAPE))
     for volume in range(volumes):
-        codes = np.empty((teachers, 1, codec.bound.dimension))
-        for teacher in range(teachers):
-            start = time.perf_counter()
-            mask = tumour(volume, teacher)[None, None]
-            spent["draw"] += time.perf_counter() - start
-            start = time.perf_counter()
-            codes[teacher] = codec.encode(mask)[0]
-            spent["encode"] += time.perf_counter() - start
+        targets[volume] = tumour(volume, TRUTH)
+        inputs[volume, 0] = targets[volume]
+        inputs[volume, -1, 0, 0, 0] = volume
+        for array in (inputs, targets):
+            forget(array)
+    return Public(inputs, targets, "synthetic")
+
+
+def door(name: str, volumes: int, teachers: int) -> dict[str, Any]:
+    """Ask a curator about mapped volumes as a run does, write what a run writes, and open the book again as a report does."""
+    with TemporaryDirectory() as place:
+        codec = fitted(name, public(Path(place)))
+        after_fit, data = peak(), pool(Path(place), volumes)
+        folder, crowd, spent, start = RunFolder(Path(place) / "run").create(), Drawing(teachers), {}, time.perf_counter()
+        task = Masking(data, volumes, Aggregation("mean"), None, codec, teachers)
+        mechanism, _ = task.how.built(BUDGET, volumes, teachers, codec.bound)
+        with folder.locked(), Ledger(folder.book, BUDGET) as ledger:
+            curator = Curator(crowd, codec, mechanism, ledger, private=folder.private)
+            answers = task.ask(curator, Silent, folder, lambda what, done, total: print(what, done, total, file=sys.stderr))
+        spent["draw"], spent["ask and decode"] = crowd.spent, time.perf_counter() - start - crowd.spent
         start = time.perf_counter()
-        released = mechanism.contribute(Sealed(codes))
-        spent["aggregate"] += time.perf_counter() - start
-        start = time.perf_counter()
-        answer = codec.decode(released, mask[0])
-        spent["decode"] += time.perf_counter() - start
-        scores.append(float(dice(answer, mask[0])[0]))
-    return {
-        "volumes": volumes,
-        "teachers": teachers,
-        "dimension": codec.bound.dimension,
-        "peak_gib_after_fit": after_fit,
-        "peak_gib": peak(),
-        "seconds": {step: round(seconds, 1) for step, seconds in spent.items()},
-        "mean_dice": round(float(np.mean(scores)), 3),
-    }
+        task.publish(folder, Silent(), answers, expose=False)
+        spent["publish"], start = time.perf_counter() - start, time.perf_counter()
+        Ledger(folder.book).close()
+        spent["open the book again"] = time.perf_counter() - start
+        truths = (data.targets[[number]] for number in answers.chosen)
+        scores = [dice(mask[None], truth)[0] for mask, truth in zip(each(answers.values), truths, strict=True)]
+        return {
+            "volumes": volumes,
+            "teachers": teachers,
+            "dimension": codec.bound.dimension,
+            "peak_gib_after_fit": after_fit,
+            "peak_gib": peak(),
+            "book_gib": round(folder.book.stat().st_size / 2**30, 2),
+            "seconds": {step: round(seconds, 1) for step, seconds in spent.items()},
+            "mean_dice": round(float(np.mean(scores)), 3),
+        }
 
 
 def peak() -> float:
@@ -145,25 +198,32 @@ def peak() -> float:
 
 
 def main() -> None:
-    """Measure every codec, then the streamed runs in processes of their own."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--stream", choices=STREAMED, help="one streamed run in this process")
-    parser.add_argument("--volumes", type=int, default=62)
+    """Measure every codec, then the runs through a curator in processes of their own."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--door", choices=DOOR, help="one run in this process")
+    parser.add_argument("--volumes", type=int, help="of that run, in place of the usual number")
     parser.add_argument("--teachers", type=int, default=8)
+    parser.add_argument("--collect", type=Path, nargs="+", help="files that hold what --door printed, named after their codec")
     given = parser.parse_args()
-    if given.stream:
-        print(json.dumps(stream(given.stream, given.volumes, given.teachers)))
+    if given.door:
+        print(json.dumps(door(given.door, given.volumes or DOOR[given.door], given.teachers)))
+        return
+    if given.collect:
+        kept = json.loads((result.RESULTS / "codecs.json").read_text(encoding="utf-8"))["figures"]["per_volume"]
+        through = {path.stem.replace("_", " "): json.loads(path.read_text().splitlines()[-1]) for path in given.collect}
+        figures = {"shape": SHAPE, "per_volume": kept, "door": {name: through[name] for name in DOOR if name in through}}
+        result.write("codecs", figures, "python benchmarks/codecs.py")
         return
     with TemporaryDirectory() as folder:
         data = public(Path(folder))
         times = {name: timed(name, data) for name in NAMES}
-    streamed = {}
-    for name in STREAMED:
-        words = [sys.executable, __file__, "--stream", name, "--volumes", str(given.volumes), "--teachers", str(given.teachers)]
-        said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
-        streamed[name] = json.loads(said.splitlines()[-1])
-        print(name, streamed[name], flush=True)
-    result.write("codecs", {"shape": SHAPE, "per_volume": times, "streamed": streamed})
+    through = {}
+    for name in DOOR:
+        words = [sys.executable, __file__, "--door", name, "--teachers", str(given.teachers)]
+        said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
+        through[name] = json.loads(said.splitlines()[-1])
+        print(name, through[name], flush=True)
+    result.write("codecs", {"shape": SHAPE, "per_volume": times, "door": through})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""The hippocampus frontier: patient level, δ = 1e-5, 200 private, 40 public unlabelled and 20 test patients.
+"""The hippocampus frontier: patient level, δ = 1e-5, 200 private, 40 public unlabelled and 20 test volumes.
+
+The 260 volumes are of 170 patients: 90 of them have both sides here (pairs.py). Patients are divided, never their volumes, and
+every private patient is one teacher with one or two volumes: about 130 of them.
 
 python benchmarks/hippocampus.py --data DIR --device cuda            every split in turn, then results/hippocampus.json
 python benchmarks/hippocampus.py --data DIR --split 0 --rows FILE    one split, its rows as JSON lines
@@ -25,10 +28,14 @@ import numpy as np
 import result
 from tutelage.answers import Answers
 from tutelage.codecs.autoencoder import Autoencoder
+from tutelage.codecs.blocks import Blocks
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
+from tutelage.codecs.regions import Regions
+from tutelage.codecs.rescaled import Rescaled
+from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Private, Public
 from tutelage.metrics import dice, surface_dice
 from tutelage.planning import Aggregation
@@ -39,44 +46,54 @@ from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Unit
 
 SIZE = (32, 48, 32)
-PRIVATE, PUBLIC, TEST = 200, 40, 20
+PUBLIC, TEST = 40, 20  # volumes
 DELTA = 1e-5
 NORM = 58.0  # √(3.4 cm³ at 1 mm): the volume that published studies give for an adult's hippocampus. No mask was looked at
 FREQUENCIES = 1000
 COMPONENTS = 32  # of codecs that are learned from public masks: 40 of them hold no more
+BLOCK = (16, 16, 16)
+REGIONS = 64  # of neighbouring grey
 COPIES = 16  # bent copies of each public mask for a network, which would learn 40 masks by heart
 
 
 # ── data ──────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read(path: Path) -> Public:
-    """Read all 260 patients, from NIfTI files or from the packed file."""
+def read(path: Path) -> Private:
+    """Read all 260 volumes with their patients, from NIfTI files or from the packed file."""
     if path.suffix == ".npz":
         with np.load(path, allow_pickle=False) as packed:
             shape = tuple(packed["shape"])
             masks = np.unpackbits(packed["targets"], count=int(np.prod(shape))).reshape(shape)
-            return Public.of(packed["inputs"].astype(np.float32), masks, source="Decathlon hippocampus")
+            told = {"units": packed["patients"], "unit": "patient", "source": "Decathlon hippocampus"}
+            return Private.of(packed["inputs"].astype(np.float32), masks, **told)
     from tutelage.data.volumes import Volumes
 
-    return Volumes.decathlon(path, size=SIZE).public()
+    return Volumes.decathlon(path, size=SIZE).private()
 
 
 def pack(source: Path, target: Path) -> None:
     """Write all patients to one file of half-precision images and bits."""
     everyone = read(source)
-    assert everyone.targets is not None
-    bits = np.packbits(everyone.targets.astype(bool))
-    np.savez_compressed(target, inputs=everyone.inputs.astype(np.float16), targets=bits, shape=everyone.targets.shape)
+    bits, shape = np.packbits(everyone.targets.astype(bool)), everyone.targets.shape
+    inputs = everyone.inputs.astype(np.float16)
+    np.savez_compressed(target, inputs=inputs, targets=bits, shape=shape, patients=everyone.units)
 
 
-def divided(everyone: Public, split: int) -> tuple[Private, Public, Public]:
-    """Divide the patients by the split's number alone."""
-    order = np.random.default_rng(split).permutation(len(everyone))
-    private, public, test = np.split(order[: PRIVATE + PUBLIC + TEST], [PRIVATE, PRIVATE + PUBLIC])
-    assert everyone.targets is not None
-    patients = Private.of(everyone.inputs[private], everyone.targets[private], unit="patient", source=everyone.source)
-    return patients, everyone[public], everyone[test]
+def divided(everyone: Private, split: int) -> tuple[Private, Public, Public]:
+    """Divide the patients by the split's number alone: whole ones, until test and public pool have their volumes."""
+    names, sizes = np.unique(everyone.units, return_counts=True)
+    room, part = {"test": TEST, "public": PUBLIC, "private": len(everyone)}, {}
+    for place in np.random.default_rng(split).permutation(len(names)):
+        part[names[place]] = next(name for name, left in room.items() if left >= sizes[place])
+        room[part[names[place]]] -= sizes[place]
+    homes = np.array([part[patient] for patient in everyone.units])
+    public, test = (
+        Public.of(everyone.inputs[homes == name], everyone.targets[homes == name], source=everyone.source)
+        for name in ("public", "test")
+    )
+    assert (len(public), len(test)) == (PUBLIC, TEST)
+    return everyone[homes == "private"], public, test
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,6 +171,10 @@ def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Names
         "orthant, 3000 frequencies": orthant(3000),
         "dct": (lambda _: DCT(SIZE, FREQUENCIES, NORM), "no mask"),
         "pixels": (lambda _: Pixels(SIZE), "no mask"),
+        "wavelet": (lambda _: Wavelet(SIZE, np.arange(FREQUENCIES), NORM, levels=3), "no mask"),
+        "regions": (lambda _: Regions(SIZE, REGIONS, NORM, "levels"), "no mask"),
+        "rescaled": (lambda _: Rescaled.fit(DCT(SIZE, FREQUENCIES, NORM), public), "public masks"),
+        "blocks": (lambda _: Blocks.fit(public, block=BLOCK, components=COMPONENTS), "public masks"),
         "pca": (lambda _: PCA.fit(public, components=COMPONENTS, folds=5), "public masks"),
         "autoencoder": (learned, "public masks"),
     }
@@ -218,7 +239,7 @@ class Book:
         self.row(what=what, dice=round(float(found.mean()), 4), **facts)
 
 
-def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
+def split_rows(everyone: Private, split: int, how: argparse.Namespace) -> None:
     """Run one split: teachers once, then every codec, budget and draw."""
     from tutelage.nets.training import Training
     from tutelage.nets.unet import UNet
@@ -231,8 +252,13 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
     private, public, test = divided(everyone, split)
     assert test.targets is not None
     assert public.targets is not None
-    network = UNet(shape=(1, *SIZE))
-    book.setting = {"teachers": how.teachers, "plain_teachers": how.plain_teachers, "latent_steps": how.latent_steps}
+    network, patients = UNet(shape=(1, *SIZE)), len(np.unique(private.units))
+    count = how.teachers or patients
+    book.setting = {
+        "teachers": how.teachers or "every patient",
+        "plain_teachers": how.plain_teachers,
+        "latent_steps": how.latent_steps,
+    }
     teachers = Segmenter(
         network,
         training=Training(steps=how.teacher_steps, batch=2, rate=3e-3, augmentation=None if how.plain_teachers else VOLUMES),
@@ -240,8 +266,8 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
         engine=how.engine,
         chunk=how.chunk,
         seed=split,
-    ).fit(private, private.split(how.teachers, seed=split))
-    book.row(what="teachers trained")
+    ).fit(private, private.split(count, seed=split))
+    book.row(what="teachers trained", patients=patients)
     both = np.concatenate([public.inputs, test.inputs])
     votes = Remembered.of(teachers, both)
     truth = np.concatenate([public.targets, test.targets])
@@ -259,12 +285,14 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
         plain = MaskStudent(network, training=training, device=how.device, seed=split)
         everything = Public.of(private.inputs, source="private, for the control alone")
         book.scored("non-private", plain.fit(everything, Answers.exact(private.targets)).predict(test.inputs), test.targets)
+        shown = plain.fit(public.unlabelled(), Answers.exact(public.targets))  # for codecs that need these masks
+        book.scored("public masks alone", shown.predict(test.inputs), test.targets)
     names = [*how.codecs, *(how.also if split == how.split[0] else ())]
-    for name, made, needs in codecs(public, names, how.teachers, how):
+    for name, made, needs in codecs(public, names, count, how):
         first = name == how.codecs[0]
         draws = how.draws if first else how.other_draws
         pairs = [(epsilon, draw) for epsilon in how.epsilons for draw in range(draws)]
-        sets = list(answered(made, votes, public, pairs, how))
+        sets = list(answered(made, votes, public, pairs, count, how))
         book.row(what="asked", codec=name)
         facts = [{"codec": name, "needs": needs, "epsilon": epsilon, "draw": draw} for epsilon, draw in pairs]
         for answers, fact in zip(sets, facts, strict=True):
@@ -295,7 +323,12 @@ def split_rows(everyone: Public, split: int, how: argparse.Namespace) -> None:
 
 
 def answered(
-    made: Made, votes: Remembered, public: Public, pairs: Sequence[tuple[float, int]], how: argparse.Namespace
+    made: Made,
+    votes: Remembered,
+    public: Public,
+    pairs: Sequence[tuple[float, int]],
+    count: int,
+    how: argparse.Namespace,
 ) -> Iterator[Answers]:
     """Ask for every budget and draw; a codec that is the same for several budgets encodes once."""
     ballots: dict[str, Remembered] = {}
@@ -304,10 +337,10 @@ def answered(
         codec = made(epsilon)
         of[epsilon] = ballots.get(repr(codec)) or ballots.setdefault(repr(codec), votes.through(codec, how.threads))
     with ThreadPoolExecutor(max_workers=how.threads) as pool:
-        yield from pool.map(lambda pair: asked(of[pair[0]], public, pair[0], how.teachers), pairs)
+        yield from pool.map(lambda pair: asked(of[pair[0]], public, pair[0], count), pairs)
 
 
-def baseline_rows(everyone: Public, how: argparse.Namespace) -> None:
+def baseline_rows(everyone: Private, how: argparse.Namespace) -> None:
     """Train the baselines at the same (ε, δ) and unit, without teachers; parts/direct.py says how settings are chosen."""
     from parts import direct
 
@@ -396,7 +429,7 @@ def main() -> None:
     parser.add_argument("--codecs", nargs="+", default=["orthant"])
     parser.add_argument("--also", nargs="+", default=[], help="further codecs, on the first of the splits alone")
     parser.add_argument("--free", nargs="+", default=["auto"])
-    parser.add_argument("--teachers", type=int, default=PRIVATE)
+    parser.add_argument("--teachers", type=int, help="fewer than one for every patient")
     parser.add_argument("--teacher-steps", type=int, default=300)
     parser.add_argument("--student-steps", type=int, default=400)
     parser.add_argument("--latent-steps", type=int, default=300)

@@ -220,3 +220,18 @@ def test_a_named_data_set_is_read_from_where_the_run_is_told(monkeypatch: pytest
         with pytest.raises(Found):
             run(parse(text), tmp_path / "run", data=given)
     assert asked == [("mnist", "here", "half"), ("mnist", tmp_path, "half")]
+
+
+def test_what_the_machine_lacks_is_refused_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setitem(sys.modules, "ray", None)  # as if it were not installed
+    networks = parse(NETWORKS)
+    for choice, message in (({"engine": "ray"}, "where Ray is not installed"), ({"device": "cuda"}, "`device` must be one that")):
+        with pytest.raises(RecipeError, match=message):
+            run(networks, tmp_path / "run", **choice)
+        assert not (tmp_path / "run").exists()
+    records = embedded("pate/fashion-mnist-small")  # its filters are learned on a device, too
+    with pytest.raises(RecipeError, match="`device` must be one that"):
+        run(records, tmp_path / "run", device="cuda", data=tmp_path)
+    assert not (tmp_path / "run").exists()
+    learners.require(embedded("digits"), device="cpu", engine="ray")  # no network is trained there

@@ -282,7 +282,7 @@ def test_bounds_are_known_without_reading(table: str, held: object, known: bool)
         ('kind = "unet"', 'kind = "convnet"', "`teachers.kind` must be 'unet' or 'regions' for 'scenes', whose"),
         ('kind = "unet"', 'kind = "une"', "Did you mean 'unet'?"),
         ('learner = "masks"', 'learner = "supervised"', "`student.learner` must be 'masks' or 'latent' for 'scenes', whose"),
-        ('learner = "masks"', 'learner = "latent"', "`codec.kind` must be one of 'dct', 'pca', 'blocks', 'wavelet', 'flips' for"),
+        ('learner = "masks"', 'learner = "latent"', "`codec.kind` must be one of 'dct', 'pca', 'blocks', 'wavelet', 'flips', 'r"),
         ('learner = "masks"', 'learner = "masks"\nkind = "forest"', "`student.kind` must be one of 'unet', 'regions'. Got 'fo"),
         ('learner = "masks"', 'learner = "masks"\n[student.latent]\nsteps = 3', "`student.latent` must stay open for"),
         ('[codec]\nkind = "region-votes"\nregions = 4\n', "", "`codec` must be given for 'scenes'. Got nothing instead."),
@@ -315,6 +315,24 @@ def test_bad_recipes_for_masks_name_the_key_the_rule_and_the_value(old: str, new
         ('kind = "flips"\nfilter = { kind = "dct", keep = 5 }', "`codec.filter.keep` must be a known key."),
         ('kind = "autoencoder"\ndim = 5\nnorm = 2.0', "`codec.norm` must stay open where the activation is not 'clip'."),
         ('kind = "pca"\ncomponents = 5\nnoise = 2.0', "`codec.noise` must be a known key."),
+        ('kind = "dct"\nkept = 257', "`codec.kept` must be at most the 256 pixels. Got 257 instead."),
+        ('kind = "blocks"\nblock = [8]\ncomponents = 2', "`codec.block` must have 2 sizes, one per side of a mask. Got (8,)"),
+        (
+            'kind = "flips"\nfilter = { kind = "blocks", block = [8, 8, 8], components = 2 }',
+            "`codec.filter.block` must have 2 sizes",
+        ),
+        ('kind = "wavelet"\nkept = 5\nchosen = "sparse-vector"', "The sparse vector technique, which chooses them on"),
+        ('kind = "rescaled"\ninner = { kind = "regions", regions = 4 }', "`codec.inner.kind` must be one of 'dct', 'pca', 'blo"),
+        ('kind = "rescaled"\ninner = { kind = "pixels" }', "`codec.inner.bound` must be 'orthant' inside of 'rescaled'."),
+        ('kind = "rescaled"\ninner = { kind = "pca" }', "`codec.inner.components` must be given inside of 'rescaled'."),
+        (
+            'kind = "rescaled"\ninner = { kind = "flips", filter = { kind = "pca", components = 3, shrink = true } }',
+            "`codec.inner.filter.shrink` must stay open inside of 'rescaled'",
+        ),
+        ('kind = "rescaled"', "`codec.inner` must be given. Got nothing instead."),
+        ('kind = "guided"\ninner = { kind = "region-votes", regions = 4 }', "`codec.inner.kind` must be one of"),
+        ('kind = "guided"\ninner = { kind = "dct", kept = 5 }\nnorm = 3.0', "`codec.norm` must be a known key."),
+        ('kind = "regions"\nregions = 4\nmethod = "greys"', "`codec.method` must be 'superpixels' or 'levels'. Got 'greys'"),
     ],
 )  # fmt: skip
 def test_codecs_refuse_what_they_would_ignore(table: str, message: str) -> None:
@@ -451,7 +469,140 @@ def test_recipes_for_labels_keep_their_hash() -> None:
     content = parse(SMALL).model_dump(mode="json", exclude={"data": {"directory"}})
     older = {key: value for key, value in content.items() if key != "codec"}
     older["data"] = {key: content["data"][key] for key in ("set", "split")}
-    older["student"] = {key: value for key, value in content["student"].items() if key not in ("masks", "latent", "linear")}
+    newer = ("masks", "latent", "linear", "heir", "network", "window")
+    for place in ("teachers", "student"):
+        older[place] = {key: value for key, value in content[place].items() if key not in newer}
     assert parse(SMALL).sha256 == hashlib.sha256(json.dumps(older, sort_keys=True).encode()).hexdigest()
     assert parse(MASKS).sha256 != parse(MASKS.replace("size = 16", "size = 17")).sha256
     assert parse(MASKS).sha256 != parse(MASKS.replace("regions = 4", "regions = 5")).sha256
+
+
+# ── masks: what is left open ──────────────────────────────────────────────────────────────────────────────────────────
+
+DCT = 'kind = "dct"\nkept = 5'
+GUIDED = f'kind = "guided"\n[codec.inner]\n{DCT}'
+
+
+@pytest.mark.parametrize(
+    ("table", "learner"),
+    [
+        (DCT, "latent"),
+        ('kind = "pca"', "latent"),
+        ('kind = "flips"\nfilter = { kind = "dct", kept = 5 }', "latent"),
+        (f"kind = 'rescaled'\n[codec.inner]\n{DCT}", "latent"),
+        ('kind = "rescaled"\n[codec.inner]\nkind = "pixels"\nbound = "orthant"', "masks"),
+        ('kind = "pixels"', "masks"),
+        ('kind = "regions"\nregions = 4', "masks"),
+        ('kind = "autoencoder"\ndim = 4', "masks"),
+        (GUIDED, "masks"),
+    ],
+)
+def test_the_codec_says_who_learns_where_the_recipe_does_not(table: str, learner: str) -> None:
+    text = coded(table).replace('[student]\nlearner = "masks"\n', "")
+    assert parse(text).student.learner == learner
+    assert parse(text).sha256 == parse(text + f"[student]\nlearner = '{learner}'").sha256
+    assert parse(text + "[student]\nlearner = 'masks'").student.learner == "masks"
+    assert parse(SMALL).student.learner == "supervised"
+
+
+def test_votes_for_regions_teach_what_is_decoded_from_them() -> None:
+    assert parse(MASKS.replace('[student]\nlearner = "masks"\n', "")).student.learner == "masks"
+
+
+def test_a_plan_says_who_learns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from tutelage.pricing import price_recipe
+
+    path = tmp_path / "masks.toml"
+    path.write_text(coded(DCT).replace('[student]\nlearner = "masks"\n', ""), encoding="utf-8")
+    price_recipe(path, None, None)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "student: 'latent' learns from codes, which it never decodes (the default here)" in said
+    path.write_text(coded(DCT), encoding="utf-8")
+    price_recipe(path, None, None)
+    assert "(the default is 'latent' here)" in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize(
+    ("table", "expected", "known"),
+    [
+        ('kind = "pca"', Ball(256, 1.0), False),
+        ('kind = "pca"\nrank = 9\nnorm = 3.0', Ball(9, 3.0), True),
+        ('kind = "regions"\nregions = 4\nnorm = 3.0', Orthant(256, 3.0), True),
+        ('kind = "wavelet"\nkept = 7\nnorm = 3.0', Ball(7, 3.0), True),
+        (f"kind = 'rescaled'\nnorm = 2.0\n[codec.inner]\n{DCT}", Ball(5, 2.0), True),
+        ('kind = "rescaled"\n[codec.inner]\nkind = "flips"\nfilter = { kind = "dct", kept = 5 }', Orthant(256, 1.0), False),
+        (f"{GUIDED}\nnorm = 3.0", Ball(5, 3.0), True),
+        ('kind = "guided"\n[codec.inner]\nkind = "autoencoder"\ndim = 4\nactivation = "tanh"', Cube(4), True),
+    ],
+)
+def test_a_codec_s_bound_is_known_before_any_data(table: str, expected: object, known: bool) -> None:
+    assert bound(parse(coded(table))) == (expected, known)
+
+
+@pytest.mark.parametrize("unit", ["record", "institution"])
+def test_volumes_know_patients_alone(unit: str) -> None:
+    text = (
+        coded(DCT)
+        .replace('"scenes"\nsize = 16', '"brats"\nsize = [9, 9, 9]')
+        .replace("delta = 1e-5", "delta = 1e-5\nunit = 'patient'")
+    )
+    assert parse(text).privacy.unit == "patient"
+    with pytest.raises(RecipeError, match=f"`privacy.unit` must be 'patient' for 'brats', which knows no other. Got '{unit}'"):
+        parse(text.replace("'patient'", f"'{unit}'"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("shards = 3", 'shards = 3\nnetwork = "sisi"', "`teachers.network` must be one of 'sisi-2d', 'brats-2d', 'brats-3d'."),
+        ("shards = 3", 'shards = 3\nnetwork = "brats-3d"', "`teachers.network` must be one for 2 sides. Got 'brats-3d' instead."),
+        ("shards = 3", 'shards = 3\nnetwork = "sisi-2d"\nwidths = [8]', "`teachers.widths` must stay open for a network"),
+        ("shards = 3", "shards = 3\nwindow = [8, 8, 8]", "`teachers.window` must have 2 sizes, one per side. Got (8, 8, 8)"),
+        ('learner = "masks"', 'learner = "masks"\nnetwork = "brats-3d"', "`student.network` must be one for 2 sides."),
+        ('kind = "unet"', 'kind = "regions"\nwindow = [8, 8]', "`teachers.window` must stay open where there is no U-Net."),
+    ],
+)  # fmt: skip
+def test_networks_of_the_papers_are_held_to_the_data(old: str, new: str, message: str) -> None:
+    with pytest.raises(RecipeError) as refused:
+        parse(MASKS.replace(old, new, 1))
+    assert message in str(refused.value)
+
+
+def test_the_words_for_networks_are_those_that_can_be_built() -> None:
+    pytest.importorskip("torch")
+    from tutelage.nets.presets import PRESETS
+    from tutelage.recipes import names
+
+    told = {name: (settings["spatial_dims"], settings["in_channels"]) for name, (_, settings) in PRESETS.items()}
+    assert dict(names.PRESETS) == told
+
+
+def test_networks_and_decoders_that_do_not_fit_are_refused_before_data_is_read() -> None:
+    pytest.importorskip("monai")
+    from tutelage.recipes import learners, segmenters
+
+    fitting = MASKS.replace("shards = 3", 'shards = 3\nnetwork = "sisi-2d"').replace("size = 16", "size = 24")
+    learners.check(parse(fitting))
+    with pytest.raises(RecipeError, match=r"`teachers.network` must fit images of \(20, 20\), which it halves several times"):
+        learners.check(parse(fitting.replace("size = 24", "size = 20")))
+    with pytest.raises(RecipeError, match=r"`codec.widths` must not halve|`codec.groups` must divide"):
+        learners.check(parse(coded(f"widths = [7]\n{GUIDED}")))
+    with pytest.raises(RecipeError, match=r"`codec.augmentation` must be one of 'none', 'scenes', 'volumes'. Got 'digits'"):
+        learners.check(parse(coded(f'augmentation = "digits"\n{GUIDED}')))
+    learners.check(parse(coded(f"augmentation = {{ shift = 2.0 }}\n{GUIDED}")))
+    found = segmenters.settings(parse(MASKS + '[student.masks]\nthreshold = "public"'))
+    assert found["threshold"] == "public"
+    with pytest.raises(RecipeError, match=r"`student.masks.threshold"):
+        segmenters.settings(parse(MASKS + '[student.masks]\nthreshold = "private"'))
+
+
+def test_a_latent_student_takes_the_networks_of_the_papers_and_refuses_others_at_once() -> None:
+    pytest.importorskip("monai")
+    from torch import nn
+
+    from tutelage.nets.presets import Preset
+    from tutelage.students.latent import LatentStudent
+
+    LatentStudent(Preset("sisi-2d"))
+    with pytest.raises(RecipeError, match=r"`network` must be one that `UNet` or a `Preset` built\. Got Conv2d instead"):
+        LatentStudent(lambda: nn.Conv2d(1, 1, 1))

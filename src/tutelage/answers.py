@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.data.mapped import each
 from tutelage.privacy.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -38,10 +40,13 @@ class Answers:
         """Tell whether there are codes to learn from, and how far they are off."""
         return self.codes is not None and self.sigma > 0
 
-    @property
+    @cached_property
     def mean(self) -> Array:
         """Give the mean shape (*shape): N answers' noise falls by √N, and what is left is a strong label by itself."""
-        return np.asarray(np.mean(self.values, axis=0, dtype=np.float64))
+        total = np.zeros(self.values.shape[1:])
+        for mask in each(self.values):
+            total += mask
+        return total / max(1, len(self.values))
 
     def linear(self) -> Answers:
         """Refuse answers that are not noisy codes of a linear codec, before anything is trained on them."""

@@ -40,15 +40,20 @@ def choose_for(
     as_json: bool = False,
 ) -> None:
     """Print the plans that suit a recipe's budget, teachers and most questions, and the best one as the recipe would have it."""
-    from tutelage.recipes.recipe import read as read_recipe
     from tutelage.recipes.run import classes
+    from tutelage.recipes.shelf import taken
 
     if path is None:
         raise RecipeError("`recipe` must be given with --choose: its budget, teachers and most questions. Got none instead.")
-    recipe = read_recipe(path)
+    recipe = taken(path)
     if recipe.about_masks or recipe.how().vectors:
         raise RecipeError(
             "`recipe` must be one whose teachers vote for labels, with --choose. Got one that lets out codes instead."
+        )
+    if recipe.how().interactive:
+        raise RecipeError(
+            "`aggregation.method` must be 'gnmax', 'lnmax' or 'confident-gnmax' with --choose. Got 'interactive-gnmax' instead: "
+            "what its test lets pass depends on a student, which votes alone do not tell."
         )
     budget = recipe.budget() if epsilon is None else replace(recipe.budget(), epsilon=epsilon)
     found = choices(
@@ -106,4 +111,5 @@ def choices(
         found = [min(useful, key=lambda one: (one.sanitised_epsilon or 0.0) + (one.sanitised_deviation or 0.0)), *found[2:]]
     if budget.unit.teachers != 1:  # the data-dependent price is that of one vote
         return found
-    return [replace(one, dependent_epsilon=dependent_epsilon(votes, one, budget)) for one in found]
+    # What holds for all votes holds for these: the lesser of the two readings, as a run keeps it.
+    return [replace(one, dependent_epsilon=min(dependent_epsilon(votes, one, budget), one.epsilon)) for one in found]

@@ -78,7 +78,7 @@ def _fail(kind: str, message: str, *, code: int) -> None:
 @app.command()
 def plan(
     context: typer.Context,
-    recipe: Annotated[Path | None, typer.Argument(help="A recipe to price before any data is touched.")] = None,
+    recipe: Annotated[Path | None, typer.Argument(help="A recipe, or its name, to price before any data is touched.")] = None,
     teachers: Annotated[int | None, typer.Option(help="K, the number of teachers.")] = None,
     queries: Annotated[int | None, typer.Option(help="N, the number of answers.")] = None,
     sigma: Annotated[float | None, typer.Option(help="Noise on the mean (codes) or on the counts (votes).")] = None,
@@ -235,21 +235,25 @@ def _plan_votes(asked: planning.MeanPlan, records: int | None, as_json: bool) ->
 
 @app.command()
 def run(
-    recipe: Annotated[Path, typer.Argument(help="The recipe (TOML).")],
+    recipe: Annotated[Path, typer.Argument(help="The recipe: a TOML file, or the name of one that the package carries.")],
     folder: Annotated[Path, typer.Option("--out", help="The run folder to make: release/ and private/.")],
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with an existing run; what was answered is not paid for again.")
     ] = False,
     data: Data = None,
+    public_data: Annotated[
+        bool,
+        typer.Option("--public-data", help="Patients of the folder who are drawn for the public pool and the test are public."),
+    ] = False,
     device: Device = "auto",
     engine: Engine = "auto",
     as_json: AsJson = False,
 ) -> None:
     """Carry out a recipe: teachers, the curator, a student, its controls, a guarantee and a report."""
-    from tutelage.recipes.recipe import read
+    from tutelage.recipes.shelf import taken
 
-    chosen = {"data": data, "device": device, "engine": engine}
-    outcome = _carried_out(read(recipe), folder, resume=resume, quiet=as_json, chosen=chosen)
+    chosen = {"data": data, "public_data": public_data, "device": device, "engine": engine}
+    outcome = _carried_out(taken(recipe), folder, resume=resume, quiet=as_json, chosen=chosen)
     if as_json:
         _emit(outcomes.summary(outcome))
         return
@@ -261,24 +265,31 @@ def run(
 def demo(
     only: Annotated[str | None, typer.Option(help="scenes (private segmentation) or digits (PATE by three mechanisms).")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Where the run folder goes (default: runs/demo).")] = None,
+    templates: Annotated[
+        Path | None, typer.Option(help="Folder with bird/, cat/ and dog/: scenes of these silhouettes in place of drawn ones.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Take the whole walk on embedded data: private segmentation of drawn scenes, ending in a page with every stage."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for pictures this small a second thread waits more than it works
     from tutelage.recipes.learners import has_torch
     from tutelage.recipes.run import DEMO, EMBEDDED, embedded
+    from tutelage.recipes.shelf import of_templates
 
     chosen = only or ("scenes" if has_torch() else "digits")  # without networks there are digits
     if chosen not in ("scenes", "digits"):
         raise RecipeError(f"`only` must be 'scenes' or 'digits'. Got {only!r} instead.")
+    if templates is not None and chosen != "scenes":
+        raise RecipeError("`templates` must come with the scenes. Got digits instead.")
     names, place = ((DEMO,), "runs/demo") if chosen == "scenes" else (EMBEDDED, "runs/demo-digits")
+    place = place if templates is None else "runs/demo-templates"
     runs = []
     for name in names:
-        recipe = embedded(name)
+        recipe = embedded(name) if templates is None else of_templates(embedded(name))
         if not as_json:
             _say(_announced(recipe), style="bold", stderr=True)
         goal = Path(f"{folder or place}{name.removeprefix(names[0])}")
-        runs.append((recipe.name, _carried_out(recipe, goal, resume=True, quiet=as_json)))
+        runs.append((recipe.name, _carried_out(recipe, goal, resume=True, quiet=as_json, chosen={"data": templates})))
     if as_json:
         _emit({name: outcomes.summary(outcome) for name, outcome in runs})
         return
@@ -391,21 +402,23 @@ def reproduce_pate(
             result = pate.reproduce(row, out, data=data, seeds=seeds, device=device, engine=engine, progress=tell)
         if result.missing and not as_json:
             _say(f"skipped: {result.missing}", style="yellow", stderr=True)
+        if result.failed and not as_json:
+            _say(f"failed: {result.failed}", style="red", stderr=True)
         results.append(result)
-    files = pate.write(results, out)
+        files = pate.write(results, out)  # after every row: whatever stops the next one, this one is told
     if as_json:
         _emit(pate.document(results))
     else:
         _show_pate(results)
         _say("\n".join(f"wrote {file}" for file in files))
-    if not any(result.runs for result in results):
+    if any(result.failed for result in results) or not any(result.runs for result in results):
         raise typer.Exit(2)
     if any(result.below for result in results):
         raise typer.Exit(1)
 
 
 def _show_pate(results: list[Any]) -> None:
-    """Show one table of accuracies and one of prices: thirteen columns are too many for a terminal."""
+    """Show one table of accuracies and one of prices: all columns are too many for a terminal."""
     from tutelage.reproduction.pate import CAPTION, HEADINGS
 
     rows = [dict(zip(HEADINGS, result.cells(), strict=True)) for result in results]
@@ -439,7 +452,7 @@ def reproduce_segmentation(
         findings = made(
             tuple(only or ()), out, small=small, data=data, public_data=public_data, seeds=seeds, device=device, tell=tell
         )
-    raise typer.Exit(told(findings, out, as_json=as_json))
+    raise typer.Exit(told(findings, out, as_json=as_json, device=device))
 
 
 @app.command()

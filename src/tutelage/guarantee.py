@@ -32,12 +32,16 @@ def guarantee(
     recipe_sha256: str | None = None,
     tuned_on: str = "not stated",
     labels: Mapping[str, int] | None = None,
+    data: Mapping[str, Any] | None = None,
+    declared: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Describe what the book guarantees.
 
     `epsilon` is the figure to quote. Where the number of answers depended on the votes (adaptive), that is the budget the
     filter held, not the smaller sum of what happened; that sum is `data_independent_epsilon`. `units` counts the private
     units: public, because neighbours have equally many. `excepted` names what in the release the figures do not cover.
+    `data` is what may be told about the data (data.provenance): never a hash of private records. `declared` says what counts
+    as public on somebody's word; it stands among the warnings.
     """
     spent = ledger.spent()
     infinite = math.isinf(spent.epsilon)
@@ -62,7 +66,8 @@ def guarantee(
         "events": [{**to_record(event), "count": count} for event, count in ledger.totals()],
         "labels": dict(labels or {}),
         "units": units,
-        "warnings": warnings(quoted, ledger.budget.delta, units),
+        "data": None if data is None else dict(data),
+        "warnings": [*warnings(quoted, ledger.budget.delta, units), *declared],
         "tuned_on": tuned_on,
         "recipe_sha256": recipe_sha256,
         "ledger_head": ledger.head,

@@ -17,6 +17,14 @@ from tutelage.privacy.errors import DataError, RecipeError
 
 Array = npt.NDArray[Any]
 THRESHOLDS = np.linspace(0.05, 0.95, 19)
+BESIDE = ("surface Dice", "cross-entropy", "squared error")  # what stands beside Dice in a run's scores
+
+
+def judged(masks: Array, shares: Array, truth: Array) -> dict[str, Array]:
+    """Give every measure: Dice and surface Dice of masks, cross-entropy and squared error of every pixel's share."""
+    real = np.asarray(truth) > 0.5
+    found = (surface_dice(masks, real), cross_entropy(shares, real), squared_error(shares, real))
+    return {"Dice": dice(masks, real), **dict(zip(BESIDE, found, strict=True))}
 
 
 def dice(predicted: Array, truth: Array, *, threshold: float = 0.5) -> Array:
@@ -40,9 +48,17 @@ def surface_dice(predicted: Array, truth: Array, *, tolerance: float = 1.0, thre
 def _surface_dice(found: Array, real: Array, tolerance: float) -> float:
     if not (found.any() and real.any()):
         return float(not found.any() and not real.any())
-    edges = [_surface(found), _surface(real)]
+    box = _box(found | real)  # outside it there is no surface, and a volume is mostly that
+    edges = [_surface(found[box]), _surface(real[box])]
     near = [edge & (ndimage.distance_transform_edt(~other) <= tolerance) for edge, other in (edges, edges[::-1])]
     return float((near[0].sum() + near[1].sum()) / (edges[0].sum() + edges[1].sum()))
+
+
+def _box(mask: Array) -> tuple[slice, ...]:
+    """Give the smallest box around a mask that is not empty."""
+    axes = (tuple(other for other in range(mask.ndim) if other != axis) for axis in range(mask.ndim))
+    ends = [np.flatnonzero(mask.any(axis=rest))[[0, -1]] for rest in axes]
+    return tuple(slice(int(first), int(last) + 1) for first, last in ends)
 
 
 def _surface(mask: Array) -> Array:

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from tutelage.console import console, figure, percent, table, warn
+from tutelage.metrics import BESIDE
 
 
 def published(outcome: Any) -> dict[str, float]:
@@ -26,7 +27,7 @@ def show(runs: list[tuple[str, Any]]) -> None:
     masks = any(outcome.folder.answers.exists() for _, outcome in runs)
     what = "Dice (two empty masks: 1)" if masks else "accuracy"
     made = table(f"{what} on held-out public data, and what it cost", "", *(title for title, _ in runs))
-    for name in dict.fromkeys(name for one in scores for name in one):
+    for name in dict.fromkeys(name for one in scores for name in one if not name.startswith(BESIDE)):
         row = ("" if name not in one else f"{one[name]:.3f}" if masks else f"{one[name]:.1%}" for one in scores)
         made.add_row(name, *row, style="bold" if name == "private student" else None)
     made.add_section()

@@ -14,10 +14,10 @@ from tutelage.privacy.errors import RecipeError
 def price_recipe(path: Path, epsilon: float | None, records: int | None, *, as_json: bool = False) -> None:
     """Print what a recipe would let out, and what that costs; no data is read."""
     from tutelage.privacy.events import to_record
-    from tutelage.recipes.recipe import read
     from tutelage.recipes.run import bound as bound_of
+    from tutelage.recipes.shelf import taken
 
-    recipe = read(path)
+    recipe = taken(path)
     if epsilon is not None:
         recipe = recipe.model_copy(update={"privacy": recipe.privacy.model_copy(update={"epsilon": epsilon})})
     budget, how, (bound, known) = recipe.budget(), recipe.how(), bound_of(recipe)
@@ -39,6 +39,7 @@ def price_recipe(path: Path, epsilon: float | None, records: int | None, *, as_j
                 "events": [{**to_record(event), "count": count} for event, count in events],
                 "bound": repr(bound),
                 "norm_known": known,
+                **({"learner": recipe.student.learner} if recipe.about_masks else {}),
                 "warnings": said,
             }
         )
@@ -50,10 +51,20 @@ def price_recipe(path: Path, epsilon: float | None, records: int | None, *, as_j
     if recipe.about_masks:
         later = "" if known else "; its norm will be learned from public masks, and with it sensitivity and σ are multiplied"
         say(f"bound: {bound!r}{later}")
+        say(_drawing(recipe))
     say(f"planned: ε = {price.epsilon:.6g} at δ = {budget.delta:g} ({price.method})")
     why = "the budget, because a test decides what is answered" if how.adaptive else "what is planned"
     say(f"to quote: ε = {quoted:.6g} ({why}); budget ε = {budget.epsilon:g}", style="bold")
     warn(said)
+
+
+def _drawing(recipe: Any) -> str:
+    """Say who will learn from the masks, and whether another was to be expected."""
+    from tutelage.recipes.names import drawer
+
+    learner, usual = recipe.student.learner, drawer(recipe.codec)
+    what = "from codes, which it never decodes" if learner == "latent" else "from decoded answers"
+    return f"student: {learner!r} learns {what} ({'the default' if learner == usual else f'the default is {usual!r}'} here)"
 
 
 def _worded(value: Any) -> str:

@@ -17,6 +17,8 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 CONTROLS = ("control: non-private, all private labels", "control: plurality of teachers, no noise", "control: one teacher")
 #: What private/corrected.npy holds, in order, where a guess was corrected.
 CORRECTED = (CONTROLS[0], "control: the same corrections, no noise")
+#: What private/strong.npy holds, where records are rows of a table.
+STRONG = ("control: non-private, boosted trees on all private records",)
 #: What private/stages.npy holds, in order: Dice on the way from a teacher's mask to an answer.
 STAGES = ("control: non-private, all private masks", "stage: teacher", "stage: encoded teacher", "stage: ensemble, no noise")
 
@@ -42,9 +44,11 @@ class RunFolder:
         self.report = self.release / "report.html"
         self.controls = self.private / "controls.npy"
         self.corrected = self.private / "corrected.npy"
+        self.strong = self.private / "strong.npy"
         self.stages = self.private / "stages.npy"
         self.pictures = self.private / "pictures.npy"
         self.inside_report = self.private / "report.html"
+        self.inside_data = self.private / "data.json"
 
     def create(self, *, resume: bool = False) -> RunFolder:
         """Make the two folders; an existing run is only entered on request."""
@@ -72,7 +76,8 @@ class RunFolder:
     def read_controls(self) -> dict[str, float]:
         """Read the figures that were computed from private data: for eyes inside the building."""
         found: dict[str, float] = {}
-        for names, path in ((CONTROLS, self.controls), (CORRECTED, self.corrected), (STAGES, self.stages)):
+        kept = ((CONTROLS, self.controls), (CORRECTED, self.corrected), (STRONG, self.strong), (STAGES, self.stages))
+        for names, path in kept:
             if os.access(path, os.R_OK):
                 found |= dict(zip(names, np.load(path, allow_pickle=False).tolist(), strict=True))
         return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, final
@@ -28,6 +28,7 @@ from tutelage.tasks.corrections import Following
 from tutelage.tasks.labels import Labelling
 from tutelage.tasks.masks import Masking
 from tutelage.tasks.task import Students, Task
+from tutelage.telling import silent, telling
 
 Array = npt.NDArray[Any]
 _EXCEPTED = (
@@ -87,41 +88,41 @@ def transfer(
     purpose: str = "",
     tuned_on: str = "not stated",
     benchmark: bool = False,
+    declared: Sequence[str] = (),
+    truth: bool = True,
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
     """Train a student on public data from the private teachers' noisy answers: labels, or masks where targets are masks.
 
-    The noise is calibrated to the budget, unless the aggregation fixes it. `questions` chooses which public records are
-    asked about, by public criteria alone; without it, the first `queries` of the pool. Where the aggregation asks in rounds,
-    one with a method `again` (students.questions.Uncertain) chooses each round by what the student of the last one thinks.
-    A run can be resumed: what was answered is in the book and is not paid for again.
-    `benchmark` says that the private data is public anyway, so that controls computed from it may be shown in the release.
+    The noise is calibrated to the budget, unless the aggregation fixes it. `questions` chooses by public criteria alone which
+    public records are asked about; without it, the first `queries`. Where the aggregation asks in rounds, one with a method
+    `again` (students.questions.Uncertain) chooses each round by what the last student thinks. What a run that is resumed was
+    answered before is in the book and is not paid for again.
+    `benchmark` says that the private data is public anyway: controls computed from it may be shown. `declared` says in
+    sentences what is public on somebody's word, for the warnings; `truth` whether true masks of public images may be shown.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
     _check_fit(private, public, budget, queries, codec)
     _check_test(public, test)
-    how = aggregation or _default(codec)
-    say = progress or (lambda what, done, total: None)
+    how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written
-    task = _task(private, public, queries, codec, how, questions, shards)
-    parts = private.split(shards, seed=seed)
-    folder = RunFolder(out).create(resume=resume)
+    task = _task(private, public, queries, codec, how, questions, shards, truth)
+    parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)
     with folder.locked(), Ledger(folder.book, budget, purpose=purpose) as ledger:
-        trained = functools.partial(say, "training teachers")
-        quietly("fit", lambda: teachers.fit(private, parts, progress=trained), ours=Error)
+        fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
+        quietly("fit", fit, ours=Error)
         curator = Curator(teachers, codec, mechanism, ledger, screen=screen, private=folder.private)
         answers = task.ask(curator, student, folder, say)
         sanitised = task.account(curator, folder)
         learner = student()
-        model = learner.fit(public.unlabelled(), task.lesson(answers))
-        say("training the student", 1, 1)
+        model = telling(learner.fit, say, "training the student")(public.unlabelled(), task.lesson(answers))
         scores: dict[str, float] = {}
         if test is not None and test.targets is not None:
-            scores = task.scores(model, answers, test, _other_than(learner, student))
+            other = _other_than(learner, student)
+            scores = task.scores(model, answers, test, other)
             if controls:
-                other = _other_than(learner, student)
-                quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder), ours=Error)
+                quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
                 say("scoring the controls", 1, 1)
         exposed = folder.read_controls() if benchmark else {}
         document = guarantees.guarantee(
@@ -133,6 +134,7 @@ def transfer(
             recipe_sha256=purpose or None,
             tuned_on=tuned_on,
             labels=task.counts(answers),
+            declared=declared,
         )
         task.publish(folder, model, answers, expose=bool(exposed))
         _publish(folder, ledger, model, document, {**scores, **exposed})
@@ -145,14 +147,21 @@ def _default(codec: Codec | Sighted) -> Aggregation:
 
 
 def _task(
-    private: Private, public: Public, queries: int, codec: Any, how: Aggregation, questions: Questions | None, shards: int
+    private: Private,
+    public: Public,
+    queries: int,
+    codec: Any,
+    how: Aggregation,
+    questions: Questions | None,
+    shards: int,
+    truth: bool,
 ) -> Task:
     """Tell labels from masks by the shape of a target; where the codec takes corrections, a guess is put to the teachers."""
     if isinstance(codec, Corrections):
         _check_labels(private, public, codec.classes)  # now: later a wrong one could stop a release that is paid for
         return Following(public, queries, how, codec)
     if private.targets.ndim > 1:
-        return Masking(public, queries, how, questions, codec, shards)
+        return Masking(public, queries, how, questions, codec, shards, truth=truth)
     return Labelling(Interview(public, queries, codec.bound.dimension, how, questions))
 
 

@@ -17,6 +17,7 @@ from typing import Any, NoReturn, final
 import numpy as np
 from scipy import special
 
+from tutelage.data.provenance import SHOWN
 from tutelage.guarantee import statement
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.events import (
@@ -161,8 +162,20 @@ def _check_words(claim: dict[str, Any], opening: Entry) -> None:
     budget = Budget(told["epsilon"], told["delta"], unit, adjacency=Adjacency(told["adjacency"]))
     if claim.get("statement") != statement(claim["epsilon"], budget, bool(claim["excepted"])):
         raise LedgerError("`statement` must say what the figures say. Got another sentence instead.")
+    _check_data(claim.get("data"))
     if (claim.get("recipe_sha256") or "") != told.get("purpose", ""):
         raise LedgerError("`recipe_sha256` must be the book's purpose. Got another instead.")
+
+
+def _check_data(data: Any) -> None:
+    """Refuse a hash of anything but public parts: one of private records is a function of them, without noise."""
+    if data is None:  # a run from Python, or one older than this field
+        return
+    hashes = data.get("hashes") if isinstance(data, dict) and set(data) == {"set", "split", "published", "hashes"} else None
+    if not isinstance(hashes, dict) or not set(hashes) <= set(SHOWN):
+        raise LedgerError(f"`data` must name a set, its split and hashes of {', '.join(SHOWN)} alone. Got others instead.")
+    if "split" in hashes and data.get("published") is not True:
+        raise LedgerError("`data` must hash the split of a published set alone. Got that of another instead.")
 
 
 def _tallied(rows: list[Entry]) -> list[tuple[Event, int]]:

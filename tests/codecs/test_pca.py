@@ -175,3 +175,25 @@ def test_refusals(public: Public) -> None:
         codec.decode(np.zeros((2, 4)), np.zeros(2))
     with pytest.raises(ValueError, match="read-only"):
         codec.spectrum.mean[0] = 1.0
+
+
+@pytest.mark.parametrize("per_norm", [0.01, 0.05, 0.2])
+def test_where_the_clip_hangs_on_the_components_the_least_predicted_error_is_found(train: Public, per_norm: float) -> None:
+    chosen = PCA.priced(train, noise_per_norm=per_norm, rank=60)
+    assert repr(chosen) == repr(PCA.fit(train, components=chosen.components, rank=60))  # the clip that this number has
+    errors = []
+    for count in range(1, 61):
+        one = PCA.fit(train, components=count, rank=60) if abs(count - chosen.components) < 2 else None
+        errors.append(np.inf if one is None else one.spectrum.predicted_error(count, per_norm * one.norm))
+    assert int(np.argmin(errors)) + 1 == chosen.components
+    variances = chosen.spectrum.variances
+    assert variances[chosen.components - 1] > (per_norm * chosen.norm) ** 2  # a kept one has more variance than noise
+    assert 1 <= chosen.components <= 60
+
+
+def test_more_noise_keeps_fewer_components(train: Public) -> None:
+    counts = [PCA.priced(train, noise_per_norm=per_norm, rank=60).components for per_norm in (0.01, 0.05, 0.2)]
+    assert counts == sorted(counts, reverse=True)
+    assert counts[0] > counts[-1]
+    with pytest.raises(RecipeError, match="`noise_per_norm` must be a finite number > 0"):
+        PCA.priced(train, noise_per_norm=0.0)

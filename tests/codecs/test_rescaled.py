@@ -13,7 +13,7 @@ from tutelage.codecs.pixels import Pixels
 from tutelage.codecs.rescaled import Rescaled
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
 
 
 def noisy_error(codec, masks: np.ndarray, ratio: float) -> float:
@@ -94,6 +94,26 @@ def test_what_it_is_given_stays_as_it_was(public: Public) -> None:
     codes = scaled.encode(given)
     assert np.array_equal(given, masks)
     assert np.array_equal(scaled.encode(masks), codes)  # whole numbers in, the same codes out
+
+
+def test_codes_of_linear_codecs_stay_measurements_with_white_noise(public: Public) -> None:
+    masks = ellipses(4, (16, 12), seed=9)
+    for inner in (DCT((16, 12), 20, 100.0), PCA.fit(public, components=8, norm=100.0)):
+        scaled = Rescaled.fit(inner, public, norm=1000.0, noise=0.3)
+        noise = np.random.default_rng(0).normal(0, 0.3, (4, scaled.bound.dimension))
+        found = scaled.measured(scaled.encode(masks[None])[0] + noise)
+        assert np.allclose(masks.reshape(4, -1) @ found.matrix.T + noise, found.values, atol=1e-4)
+
+
+def test_other_codes_are_no_measurements(public: Public) -> None:
+    for inner in (Pixels.fit(public), Flips.fit(DCT.fit(public, kept=9), public)):
+        scaled = Rescaled.fit(inner, public)
+        with pytest.raises(DataError, match="`codec` must be DCT, PCA, Blocks or Wavelet"):
+            scaled.measured(scaled.encode(public.targets[None, :3])[0])
+
+
+def test_a_clip_may_be_given(public: Public) -> None:
+    assert Rescaled.fit(DCT.fit(public, kept=9), public, norm=3.0).bound == Ball(9, 3.0)
 
 
 def test_refusals(public: Public) -> None:

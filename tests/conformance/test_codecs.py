@@ -41,6 +41,12 @@ def block(shape: tuple[int, ...]) -> tuple[int, ...]:
     return (5, 4, 3)[: len(shape)]
 
 
+def guided(codec: Any, public: Any) -> Any:
+    """A decoder that sees the image, after two steps of training."""
+    module = pytest.importorskip("tutelage.codecs.guided")
+    return module.Guided.fit(codec, public, noise=0.3, widths=(8,), steps=2, batch=4, device="cpu")
+
+
 FITS: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "pixels": lambda public, shape: Pixels.fit(public),
     "dct": lambda public, shape: DCT.fit(public, kept=20),
@@ -59,6 +65,8 @@ FITS: dict[str, Callable[[Any, tuple[int, ...]], Any]] = {
     "rescaled pixels": lambda public, shape: Rescaled.fit(Pixels.fit(public), public),
     "regions": lambda public, shape: Regions.fit(public, regions=8),
     "regions, levels": lambda public, shape: Regions.fit(public, regions=8, method="levels"),
+    "guided dct": lambda public, shape: guided(DCT(shape, 20, 5.0), public),
+    "guided regions": lambda public, shape: guided(Regions(shape, 8, 5.0), public),
 }
 
 

@@ -7,7 +7,7 @@ import zipfile
 
 import pytest
 
-from tutelage.data.sources import Archive, File, Layout, Source, locate, recognises
+from tutelage.data.sources import Archive, File, Layout, MissingFiles, Source, locate, recognises
 from tutelage.privacy.errors import DataError
 
 CONTENT = b"public content"
@@ -78,14 +78,51 @@ def test_a_download_with_another_checksum_is_not_kept(shelf):
 
 def test_a_foreign_file_is_refused_unless_it_is_meant(shelf):
     (shelf / "data" / "file.bin").write_bytes(b"foreign")
-    with pytest.raises(DataError, match=r"must be the published file .* verify=False"):
-        locate(source_of(shelf), shelf / "data")
+    with pytest.raises(MissingFiles) as caught:
+        locate(source_of(shelf), shelf / "data", download=False)
+    message = str(caught.value)
+    assert f"`{shelf / 'data' / 'file.bin'}` must be the published file (sha256:" in message
+    assert "The command line reads published files alone" in message
+    assert "tutelage.data.load('set', ..., verify=False)" in message
+    assert "Public address: https://example.org/set" in message
     assert locate(source_of(shelf), shelf / "data", verify=False).paths["file.bin"].read_bytes() == b"foreign"
 
 
-def test_refuses_a_directory_that_does_not_exist(shelf):
-    with pytest.raises(DataError, match="`directory` must be an existing folder"):
+def test_a_foreign_file_of_the_same_name_does_not_hide_the_right_one(shelf):
+    for folder, content in (("set", b"foreign"), ("SET/raw", CONTENT)):
+        (shelf / "data" / folder).mkdir(parents=True)
+        (shelf / "data" / folder / "file.bin").write_bytes(content)
+    found = locate(source_of(shelf), shelf / "data", download=False)
+    assert found.paths["file.bin"] == shelf / "data" / "SET/raw" / "file.bin"
+    other = Layout("other", ("set",), (File("file.txt", sha(b"text")),))
+    (shelf / "data" / "SET/raw" / "file.bin").unlink()
+    (shelf / "data" / "set" / "file.txt").write_bytes(b"text")
+    layouts = (*source_of(shelf).layouts, other)
+    assert locate(Source("set", "https://example.org/set", layouts), shelf / "data", download=False).kind == "other"
+
+
+def test_a_foreign_file_elsewhere_does_not_stop_a_download(shelf):
+    (shelf / "data" / "file.bin").write_bytes(b"foreign")
+    found = locate(source_of(shelf), shelf / "data")
+    assert found.paths["file.bin"] == shelf / "data" / "set" / "file.bin"
+    assert (shelf / "data" / "file.bin").read_bytes() == b"foreign"
+
+
+def test_a_foreign_file_where_downloads_go_is_left_alone(shelf):
+    (shelf / "data" / "set").mkdir()
+    (shelf / "data" / "set" / "file.bin").write_bytes(b"foreign")
+    with pytest.raises(MissingFiles, match=r"(?s)is written over.*must be the published file.*Expected: file\.bin in"):
+        locate(source_of(shelf), shelf / "data")
+    assert (shelf / "data" / "set" / "file.bin").read_bytes() == b"foreign"
+
+
+def test_a_directory_that_does_not_exist_is_refused_with_what_it_should_hold(shelf):
+    with pytest.raises(MissingFiles) as caught:
         locate(source_of(shelf), shelf / "none")
+    message = str(caught.value)
+    assert message.startswith("`directory` must be an existing folder. Got ")
+    assert f"Expected: file.bin in {shelf / 'none' / 'set'}" in message
+    assert f"Public address: https://example.org/set ({(shelf / 'web' / 'file.bin').as_uri()})." in message
     assert not (shelf / "none").exists()
 
 
@@ -141,6 +178,17 @@ def test_an_archive_brought_by_hand_is_unpacked_and_kept(shelf, packed):
     (shelf / "web" / "pack.tar.gz").unlink()
     assert locate(packed, shelf / "data").paths["two.bin"].read_bytes() == b"two.bin"
     assert (shelf / "data" / "pack.tar.gz").exists()
+
+
+@pytest.mark.parametrize("place", [".", "other"])
+def test_the_archive_of_any_form_is_unpacked(shelf, packed, place):
+    (shelf / "data" / place).mkdir(exist_ok=True)
+    (shelf / "data" / place / "pack.tar.gz").write_bytes((shelf / "web" / "pack.tar.gz").read_bytes())
+    layout = packed.layouts[0]
+    first = Layout("first", ("first",), (File("no.bin", sha(b"no")),), Archive("https://example.org/no.tar.gz", sha(b"no")))
+    second = Layout("second", ("second", "other"), layout.files, layout.archive)
+    found = locate(Source("set", packed.home, (first, second)), shelf / "data", download=False)
+    assert (found.kind, found.paths["one.bin"]) == ("second", shelf / "data" / "second" / "one.bin")
 
 
 def test_files_have_their_own_addresses_where_the_archive_fails(shelf, packed):

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from scipy.io import savemat
 
+from tutelage.data import svhn
 from tutelage.data.svhn import read_svhn
 from tutelage.privacy.errors import DataError
 
@@ -21,6 +24,29 @@ def test_records_come_first_then_channels_and_ten_is_zero(tmp_path):
     assert records.inputs.flags.c_contiguous
     assert records.inputs[2, 1, 5, 7] == np.float32(X[5, 7, 1, 2]) / np.float32(255)
     assert records.targets.tolist() == [1, 0, 9, 0]
+
+
+def test_several_files_are_one_set_of_records_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.setattr(svhn, "_ROWS", 2)
+    names = [tmp_path / f"{name}.mat" for name in ("train", "extra", "more")]
+    for name, content in zip(names, (X, X[..., :3][..., ::-1], X[..., 3:]), strict=True):
+        savemat(name, {"X": content, "y": RNG.integers(1, 11, (content.shape[3], 1))})
+    alone = [read_svhn(name) for name in names]
+    together = read_svhn(*names)
+    assert np.array_equal(together.inputs, np.concatenate([part.inputs for part in alone]))
+    assert together.targets.tolist() == np.concatenate([part.targets for part in alone]).tolist()
+    assert np.array_equal(alone[0].inputs, X.transpose(3, 2, 0, 1).astype(np.float32) / np.float32(255))
+
+
+def test_all_records_are_floats_only_once(tmp_path):
+    many = np.zeros((32, 32, 3, 3000), dtype=np.uint8)
+    for name in ("a", "b"):
+        savemat(tmp_path / f"{name}.mat", {"X": many, "y": np.ones((3000, 1), np.uint8)})
+    tracemalloc.start()
+    records = read_svhn(tmp_path / "a.mat", tmp_path / "b.mat")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.7 * records.inputs.nbytes  # the bytes are a quarter of it, and a file is read in two copies
 
 
 @pytest.mark.parametrize(

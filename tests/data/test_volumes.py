@@ -190,3 +190,48 @@ def test_refusals_name_no_patient(tmp_path: Path) -> None:
         Volumes.brats(tmp_path / "brats", modalities=("ct",))
     with pytest.raises(DataError, match="at least one volume"):
         Volumes((), (4, 4, 4)).public()
+
+
+def test_both_sides_of_a_head_are_one_patient(tmp_path: Path) -> None:
+    for number in (1, 2, 3, 6, 7, 8):
+        save(tmp_path / "imagesTr" / f"hippocampus_{number:03d}.nii.gz", np.ones((4, 4, 4), np.float32))
+        save(tmp_path / "labelsTr" / f"hippocampus_{number:03d}.nii.gz", np.ones((4, 4, 4), np.uint8))
+    volumes = Volumes.decathlon(tmp_path, size=(4, 4, 4))
+    first, second, third, sixth, seventh, eighth = volumes.patients
+    assert first == second
+    assert seventh == eighth
+    assert len({first, third, sixth, seventh}) == 4
+    assert "6 scans of 4 patients" in repr(volumes)
+    private = volumes.private()
+    shards = private.split(4, seed=0)
+    assert sorted(len(shard) for shard in shards) == [1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("head", ["name,patient\n", ""])
+def test_the_folder_says_whose_scans_they_are(tmp_path: Path, head: str) -> None:
+    task(tmp_path)
+    (tmp_path / "patients.csv").write_text(f"{head}organ_000, Ann\norgan_001,Ben\n\norgan_002,Ann\norgan_009,Cid\n")
+    assert Volumes.decathlon(tmp_path, size=(6, 6, 6)).patients.tolist() == ["Ann", "Ben", "Ann"]
+
+
+def test_the_folder_says_whose_brats_scans_they_are(tmp_path: Path) -> None:
+    brats(tmp_path, ("BraTS2021_00000", "BraTS2021_00002"))
+    (tmp_path / "patients.csv").write_text("BraTS2021_00000,one\nBraTS2021_00002,one\n")
+    assert set(Volumes.brats(tmp_path, size=(6, 6, 5)).patients) == {"one"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "got"),
+    [
+        ("organ_000,Ann\norgan_001,Ben\n", "1 scans that it does not name"),
+        ("organ_000,Ann\norgan_000,Ben\norgan_001,Ben\norgan_002,Ann\n", "other or repeated lines"),
+        ("organ_000,Ann\norgan_001\norgan_002,Ann\n", "other or repeated lines"),
+    ],
+)
+def test_a_list_of_patients_is_whole_or_refused(tmp_path: Path, lines: str, got: str) -> None:
+    task(tmp_path)
+    (tmp_path / "patients.csv").write_text(lines)
+    with pytest.raises(DataError, match=got) as refused:
+        Volumes.decathlon(tmp_path, size=(6, 6, 6))
+    assert "Ann" not in str(refused.value)
+    assert "organ" not in str(refused.value)

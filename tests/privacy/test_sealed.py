@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from tutelage.privacy.errors import DataError, RecipeError, UnitOverlap, Unsealed
-from tutelage.privacy.sealed import _KEY, Sealed
+from tutelage.privacy.sealed import _KEY, Sealed, quietly
 
 SECRET = 7770123  # stands in the array and must stand nowhere else
 
@@ -262,3 +262,21 @@ def test_objects_are_never_pickled_to_disk(tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     with pytest.raises(ValueError, match="allow_pickle"):
         Sealed(np.array([{}, None], dtype=object)).store(tmp_path / "private" / "votes.npy")
+
+
+def test_a_quiet_step_says_where_it_failed_and_no_value() -> None:
+    def step() -> None:
+        patient = SECRET
+        raise ValueError(f"patient {patient} has a rare disease")
+
+    with pytest.raises(DataError) as caught:
+        quietly("fit", step)
+    line = step.__code__.co_firstlineno + 2
+    assert str(caught.value).endswith(f"Got ValueError instead; its message is withheld: it may quote private values. "
+                                      f"It was raised at test_sealed.py:{line}.")  # fmt: skip
+    assert str(SECRET) not in "".join(traceback.format_exception(caught.value))
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+    frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
+    assert "step" not in [frame.f_code.co_name for frame in frames]  # its own frame, with its values, is gone
+    assert not any("patient" in frame.f_locals for frame in frames)

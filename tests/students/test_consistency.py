@@ -89,6 +89,20 @@ def test_where_everything_is_answered_nothing_is_named(digits, monkeypatch) -> N
     assert not named
     ConsistencyStudent(NETWORK, settings=tiny, device="cpu").fit(images[:1200], labels)
     assert named
+    named.clear()
+    doubting = replace(tiny, steps=20, rounds=4, doubt=True)
+    ConsistencyStudent(NETWORK, settings=doubting, device="cpu").fit(images[:60], truth[:60])
+    assert len(named) == 4  # names are no truths: the pool has its say
+
+
+def test_names_that_are_no_truths_are_outvoted(digits) -> None:
+    images, truth, _ = digits
+    names = truth[:600].copy()
+    names[::5] = (names[::5] + 1) % 10
+    told = replace(SMALL, steps=300, flip_rate=0.2)
+    plain = ConsistencyStudent(NETWORK, settings=told, device="cpu").fit(images[:600], names)
+    doubting = ConsistencyStudent(NETWORK, settings=replace(told, doubt=True), device="cpu").fit(images[:600], names)
+    assert accuracy(doubting, images, truth) > max(0.92, accuracy(plain, images, truth))
 
 
 def test_a_default_network_fits_the_images(digits) -> None:

@@ -134,7 +134,7 @@ def test_stages_are_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         dice(painted.mean(axis=0), TEST.targets).mean(),
     ]
     assert stages(folder) == pytest.approx(expected)
-    assert crowd.asked == ([7, 8] if at_once > 1e6 else [2, 2, 2, 1, 8])
+    assert crowd.asked == ([7, 8] if at_once > 1e6 else [2, 2, 2, 1, 2, 2, 2, 2])
     assert np.array_equal(lessons[0][1].values, private.targets)
     pictures = np.load(folder.pictures)
     assert pictures.shape == (3, 8, 16, 16)

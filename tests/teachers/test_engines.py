@@ -67,19 +67,77 @@ def test_ray_is_asked_for_by_name_and_missed_clearly(task, monkeypatch) -> None:
         fit(task, "ray")
 
 
+class Cluster:
+    """Stands for Ray, with the verbs that are used: the real one needs half a minute, below."""
+
+    def __init__(self, **resources: float) -> None:
+        self.resources, self.begun, self.asked = resources, 0, {}
+        self.flying, self.most = set(), 0
+
+    def is_initialized(self) -> bool:
+        return bool(self.begun)
+
+    def init(self) -> None:
+        self.begun += 1
+
+    def cluster_resources(self) -> dict[str, float]:
+        return self.resources
+
+    def remote(self, **asked):
+        self.asked = asked
+
+        def submit(*given):
+            number = len(self.flying) + 1000 * self.begun
+            task = (number, lambda: self.function(*given))
+            self.flying.add(task)
+            self.most = max(self.most, len(self.flying))
+            return task
+
+        def wrap(function):
+            self.function = function
+            return SimpleNamespace(remote=submit)
+
+        return wrap
+
+    def wait(self, refs, num_returns):
+        return refs[-1:], refs[:-1]
+
+    def get(self, ref):
+        self.flying.remove(ref)
+        return ref[1]()
+
+
 def test_a_cluster_gives_what_the_loop_gives(task, monkeypatch) -> None:
-    """A stand-in with Ray's five verbs: the real one needs half a minute, below."""
-    begun = []
-    fake = SimpleNamespace(
-        is_initialized=lambda: bool(begun),
-        init=lambda: begun.append(1),
-        remote=lambda **_: lambda function: SimpleNamespace(remote=lambda *given: lambda: function(*given)),
-        wait=lambda refs, num_returns: (refs[-1:], refs[:-1]),
-        get=lambda ref: ref(),
-    )
+    fake = Cluster(CPU=2.0)
     monkeypatch.setitem(sys.modules, "ray", fake)
-    assert same(fit(task, "ray", chunk=2), fit(task, "sequential"))
-    assert begun
+    there = fit(task, "ray", chunk=1)
+    assert same(there, fit(task, "sequential"))
+    assert fake.begun == 1
+    assert fake.asked == {"num_cpus": 1, "num_gpus": 0}
+    assert fake.most == 2  # of five: no more than can be trained at once are handed over
+    assert (there.plan.workers, there.plan.reason) == (2, "the cluster has 2 cores to give")
+
+
+@pytest.mark.parametrize(
+    ("resources", "device", "expected"),
+    [
+        ({"CPU": 8.0}, "auto", (8, False)),
+        ({"CPU": 8.0, "GPU": 3.0}, "auto", (3, True)),  # whatever this machine has
+        ({"CPU": 8.0, "GPU": 3.0}, "cuda", (3, True)),
+        ({"CPU": 8.0, "GPU": 3.0}, "cpu", (8, False)),
+        ({}, "auto", (1, False)),
+    ],
+)
+def test_the_cluster_is_asked_what_it_has(resources: dict, device: str, expected: tuple) -> None:
+    assert engines.cluster(Cluster(**resources), device) == expected
+
+
+def test_workers_with_a_gpu_are_asked_for_where_the_head_has_none(task, monkeypatch) -> None:
+    fake = Cluster(CPU=8.0, GPU=2.0)
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    there = fit(task, "ray", device="auto")
+    assert fake.asked == {"num_cpus": 1, "num_gpus": 1}
+    assert (there.plan.stacked, there.plan.workers, there.plan.chunk) == (True, 2, 3)  # both have something to do
 
 
 @pytest.mark.slow
@@ -111,6 +169,36 @@ def test_the_quickest_way_is_chosen(task, monkeypatch, alone: float, stacked: fl
     plan = engines.quickest(job, material, workers=cores, chunk=None)
     assert (plan.engine, plan.stacked) == expected
     assert "ms" in plan.reason or "nothing to gain" in plan.reason
+
+
+def probed(task, monkeypatch, times: dict[int, float], *, teachers: int, steps: int, threads: int = 1) -> list[int]:
+    """Choose, and tell which stacks were timed for that."""
+    asked: list[int] = []
+    monkeypatch.setattr(engines, "probe", lambda job, material, *, stack: asked.append(stack) or times[stack])
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    job = engines.Job(factory=task.network, training=engines.replace(task.training, steps=steps), seed=0)
+    shards = tuple(torch.arange(4) for _ in range(teachers))
+    material = engines.Material(torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64), shards)
+    engines.quickest(job, material, workers=2, chunk=None)
+    return asked
+
+
+def test_a_search_costs_little_of_what_it_searches_for(task, monkeypatch) -> None:
+    slow, fast = {0: 0.05, 8: 0.06, 32: 0.01}, {0: 0.05, 8: 0.03, 32: 0.02}
+    assert probed(task, monkeypatch, fast, teachers=100, steps=1000) == [0, 8, 32]
+    assert probed(task, monkeypatch, slow, teachers=100, steps=1000) == [0, 8]  # eight are slower already
+    assert probed(task, monkeypatch, fast, teachers=40, steps=16) == [0, 8]  # 640 steps of teachers: 96 more are too many
+    assert probed(task, monkeypatch, fast, teachers=40, steps=5) == [0]
+    assert probed(task, monkeypatch, fast, teachers=40, steps=1) == [0]  # two seconds in all
+    assert probed(task, monkeypatch, slow, teachers=100, steps=1000, threads=2) == [0, 8, 0]  # again, on one thread
+
+
+def test_what_was_not_measured_on_one_thread_is_not_hoped_for(task, monkeypatch) -> None:
+    probed(task, monkeypatch, {0: 0.5, 8: 0.3}, teachers=40, steps=6, threads=2)
+    job = engines.Job(factory=task.network, training=engines.replace(task.training, steps=6), seed=0)
+    shards = tuple(torch.arange(4) for _ in range(40))
+    material = engines.Material(torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64), shards)
+    assert engines.quickest(job, material, workers=2, chunk=None).engine == "stacked"
 
 
 def test_a_real_measurement_ends_in_a_plan(task) -> None:

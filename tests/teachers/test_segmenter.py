@@ -7,7 +7,8 @@ import pytest
 
 from tutelage.data.dataset import Private
 from tutelage.nets.unet import UNet
-from tutelage.privacy.errors import DataError, Unsealed
+from tutelage.privacy.errors import DataError, RecipeError, Unsealed
+from tutelage.privacy.sealed import Sealed
 from tutelage.teachers.segmenter import Segmenter
 
 
@@ -31,7 +32,8 @@ def test_without_a_network_the_data_s_shape_makes_one(masks) -> None:
     private = Private.of(masks.inputs[:8], masks.targets[:8])
     teachers = Segmenter(training=replace(masks.training, steps=1), engine="sequential", device="cpu")
     teachers.fit(private, private.split(2))
-    assert teachers.network == UNet(shape=masks.inputs.shape[1:])
+    assert teachers.ensemble.factory == UNet(shape=masks.inputs.shape[1:])
+    assert teachers.network is None  # of other data it would make another one
 
 
 def test_teachers_must_be_fitted_and_volumes_have_channels(masks) -> None:
@@ -41,3 +43,43 @@ def test_teachers_must_be_fitted_and_volumes_have_channels(masks) -> None:
     if masks.inputs.ndim == 5:
         with pytest.raises(DataError, match="`targets` must be masks of shape"):
             Segmenter(device="cpu").fit(bare, bare.split(2))
+
+
+# ── through windows ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_windows_of_a_shard_are_cut_from_its_own_records_and_cover_them(masks) -> None:
+    private = Private.of(masks.inputs, masks.targets)
+    shards = private.split(3)
+    teachers = Segmenter(masks.network, training=masks.training, device="cpu").through((4, 4, 4)[: masks.targets.ndim - 1])
+    inputs, targets, rows = teachers.material(private, shards)
+    assert inputs.shape[2:] == targets.shape[1:] == (4, 4, 4)[: masks.targets.ndim - 1]
+    places = len(inputs) // len(masks.inputs)
+    for mine, owned in zip(rows, shards.indices, strict=True):
+        assert {*(mine // places)} == {*owned.tolist()}
+        assert len(mine) == places * len(owned)
+    first = inputs[:places].reshape(places, -1)
+    assert {*np.unique(masks.inputs[0])} == {*np.unique(first)}  # every pixel is in some window
+
+
+def test_a_window_as_large_as_the_input_changes_nothing_and_smaller_ones_are_averaged(masks) -> None:
+    space = masks.targets.shape[1:]
+    private = Private.of(masks.inputs, masks.targets)
+    teachers = Segmenter(masks.network, training=replace(masks.training, steps=2), engine="sequential", device="cpu", seed=4)
+    teachers.fit(private, private.split(2))
+    whole = peeked(teachers.vote(masks.inputs[:3]))
+    assert np.allclose(peeked(teachers.through(tuple(2 * size for size in space)).vote(masks.inputs[:3])), whole, atol=1e-3)
+    cut = (space[0] // 2 + 1, *space[1:])
+    found = peeked(teachers.through(cut).vote(masks.inputs[:3]))
+    assert found.shape == whole.shape
+    top = teachers.ensemble.probabilities(masks.inputs[:3][:, :, : cut[0]], dtype=np.float32)
+    assert np.allclose(found[:, :, 0], top[:, :, 0], atol=1e-3)  # only one window sees the first row
+    with pytest.raises(RecipeError, match="`window` must have"):
+        teachers.through((4,)).vote(masks.inputs[:3])
+
+
+def peeked(votes: Sealed) -> np.ndarray:
+    """Read votes past their seal: for tests alone."""
+    kept: list[np.ndarray] = []
+    votes.map(lambda opened: (kept.append(opened.astype(np.float32)), opened)[1])
+    return kept[0]

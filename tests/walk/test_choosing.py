@@ -51,6 +51,21 @@ def test_a_recipe_that_sanitises_gets_that_chosen_too(capsys: pytest.CaptureFixt
     assert found[0]["sanitised_deviation"] > 0
 
 
+def test_an_interactive_recipe_is_refused_and_not_turned_into_another(tmp_path: Path) -> None:
+    text = RECIPE.read_text(encoding="utf-8").replace('method = "gnmax"', 'method = "interactive-gnmax"')
+    assert "interactive" in text
+    (tmp_path / "recipe.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(RecipeError, match=r"`aggregation\.method` must be .* Got 'interactive-gnmax' instead"):
+        call("plan", tmp_path / "recipe.toml", "--choose", "--teacher-accuracy", 0.6)
+
+
+def test_what_votes_cost_is_never_more_than_what_any_votes_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    # Teachers that hardly agree, asked for any answer: their own reading would be the dearer one.
+    call("plan", RECIPE, "--choose", "--teacher-accuracy", 0.3, "--penalty", 0, "--json")
+    for found in json.loads(capsys.readouterr().out):
+        assert 0 < found["dependent_epsilon"] <= found["epsilon"] + 0.001  # both are rounded
+
+
 @pytest.mark.parametrize(
     ("words", "rule"),
     [

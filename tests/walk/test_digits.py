@@ -30,11 +30,11 @@ from tutelage.verification import verify
 Outcomes = Callable[[str], Outcome]
 
 RELEASED = {"book.jsonl", "guarantee.json", "labels.csv", "report.html", "samples.npz", "scores.json", "student.skops"}
-KEPT = {"book.sqlite", "controls.npy", "data_dependent_epsilon.npy", "report.html", "run.lock"}
+KEPT = {"book.sqlite", "controls.npy", "data.json", "data_dependent_epsilon.npy", "report.html", "run.lock"}
 FIELDS = {
     "schema", "epsilon", "delta", "mu", "unit", "unit_teachers", "adjacency", "statement", "excepted", "mu_is_exact",
     "budget_epsilon", "data_independent_epsilon", "sanitised_epsilon", "adaptive", "accountant", "events", "labels", "units",
-    "warnings", "tuned_on", "recipe_sha256", "ledger_head", "versions", "implied_tpr_at_fpr_0.001",
+    "data", "warnings", "tuned_on", "recipe_sha256", "ledger_head", "versions", "implied_tpr_at_fpr_0.001",
 }  # fmt: skip
 
 
@@ -71,6 +71,8 @@ def test_private_is_for_its_owner_alone(outcome: Outcome) -> None:
 def test_no_data_dependent_figure_stands_in_the_release(outcome: Outcome) -> None:
     raw = float(np.load(outcome.folder.private / "data_dependent_epsilon.npy"))
     assert raw > 0
+    if raw == outcome.guarantee["data_independent_epsilon"]:  # these votes cost as much as any would: there is no other figure
+        return
     for path in outcome.folder.release.iterdir():
         assert f"{raw:.10g}".encode() not in path.read_bytes(), path.name
         if path.suffix in (".json", ".jsonl", ".csv", ".html"):  # pictures are full of numbers: look in the words

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,7 +72,17 @@ CODECS = {
     "pixels": '[codec]\nkind = "pixels"\nbound = "orthant"',
     "blocks": '[codec]\nkind = "blocks"\nblock = [8, 8]\ncomponents = 4',
     "autoencoder": '[codec]\nkind = "autoencoder"\ndim = 4\nsteps = 3\nwidths = [8, 8]',
+    "pca of any number": '[codec]\nkind = "pca"',
+    "flips of any number": '[codec]\nkind = "flips"\n[codec.filter]\nkind = "pca"',
+    "wavelet": '[codec]\nkind = "wavelet"\nkept = 20\nnorm = 7.0',
+    "regions": '[codec]\nkind = "regions"\nregions = 12',
+    "rescaled": '[codec]\nkind = "rescaled"\n[codec.inner]\nkind = "pca"\ncomponents = 5',
+    "guided": '[codec]\nkind = "guided"\nsteps = 3\nwidths = [8]\naugmentation = "scenes"\n[codec.inner]\n'
+    'kind = "dct"\nkept = 20',
+    "guided network": '[codec]\nkind = "guided"\nsteps = 2\nwidths = [8]\n[codec.inner]\n'
+    'kind = "autoencoder"\ndim = 4\nsteps = 3\nwidths = [8, 8]',
 }
+DECODED = ("pixels", "autoencoder", "regions", "guided", "guided network")  # what a latent student cannot learn from
 
 
 @pytest.fixture(scope="module")
@@ -129,20 +140,68 @@ def test_teachers_and_a_student_may_look_at_one_region_at_a_time(tmp_path: Path)
 @pytest.mark.parametrize("name", CODECS)
 def test_every_codec_can_be_named(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = TINY.replace(VOTES, CODECS[name] + '\n[aggregation]\nmethod = "mean"')
-    if name not in ("pixels", "autoencoder"):
+    if name not in DECODED:
         text = text[: text.index("learner")] + LATENT
     done = run(parse(text), tmp_path / "run", device="cpu", engine="sequential")
     assert done.guarantee["epsilon"] == pytest.approx(50.0)
     assert done.answers.values.shape == (6, 16, 16)
-    assert (done.folder.release / "codec.safetensors").exists() == (name == "autoencoder")
+    assert (done.folder.release / "codec.safetensors").exists() == (name in ("autoencoder", "guided network"))
+    assert (done.folder.release / "decoder.safetensors").exists() == name.startswith("guided")
 
 
-def test_a_learned_codec_is_the_same_after_a_pause(tmp_path: Path) -> None:
-    text = TINY.replace(VOTES, CODECS["autoencoder"] + '\n[aggregation]\nmethod = "mean"')
+def test_components_that_were_left_open_are_those_of_the_plan_s_own_noise(tmp_path: Path) -> None:
+    from tutelage.data.dataset import Public
+    from tutelage.recipes import coders
+
+    def built(table: str, epsilon: float) -> tuple[Any, float]:
+        text = TINY.replace(VOTES, table + '\n[aggregation]\nmethod = "mean"').replace("50.0", str(epsilon))
+        made = coders.codec(parse(text), Public.of(np.zeros((1, 1))), device="cpu", kept=tmp_path / "release")
+        return made, coders.noise(parse(text), made.bound)
+
+    few, noise = built(CODECS["pca of any number"], 50.0)
+    many, _ = built(CODECS["pca of any number"], 2000.0)
+    variances, kept = few.spectrum.variances, few.components
+    assert few.noise == noise  # and it shrinks by it
+    assert variances[kept - 1] > noise**2
+    assert many.components > kept
+    given, noise = built(CODECS["pca of any number"] + "\nnorm = 4.0", 200.0)
+    assert given.components == int((given.spectrum.variances > noise**2).sum())
+    flips, noise = built(CODECS["flips of any number"], 200.0)
+    assert flips.filter.components == int((flips.filter.spectrum.variances > noise**2).sum())
+
+
+@pytest.mark.parametrize("name", ["autoencoder", "guided", "guided network"])
+def test_a_learned_codec_is_the_same_after_a_pause(name: str, tmp_path: Path) -> None:
+    text = TINY.replace(VOTES, CODECS[name] + '\n[aggregation]\nmethod = "mean"')
     first = run(parse(text), tmp_path / "run", device="cpu", engine="sequential")
     before = first.folder.exported_book.read_bytes()
     again = run(parse(text), tmp_path / "run", device="cpu", engine="sequential", resume=True)
     assert again.folder.exported_book.read_bytes() == before
+
+
+@pytest.mark.parametrize("learner", ["latent", "masks"])
+def test_a_threshold_can_be_chosen_on_public_masks(learner: str, tmp_path: Path) -> None:
+    from tutelage.metrics import best_threshold
+    from tutelage.recipes.run import loaded
+
+    text = TINY.replace(VOTES, CODECS["dct"] + '\n[aggregation]\nmethod = "mean"')
+    text = text[: text.index("learner")] + LATENT if learner == "latent" else text
+    text = text.replace(f"[student.{learner}]", f'[student.{learner}]\nthreshold = "public"')
+    done = run(parse(text), tmp_path / "run", device="cpu", engine="sequential")
+    public = loaded(parse(text), None)[1]
+    assert done.model.threshold == best_threshold(done.model.probabilities(public.inputs), public) != 0.5
+    assert done.model.beginning.threshold == best_threshold(done.model.beginning.probabilities(public.inputs), public)
+
+
+def test_the_papers_networks_and_windows_can_be_named(tmp_path: Path) -> None:
+    pytest.importorskip("monai")
+    text = TINY.replace(VOTES, CODECS["dct"] + '\n[aggregation]\nmethod = "mean"').replace("steps = 4", "steps = 2")
+    text = text[: text.index("learner")] + LATENT
+    text = text.replace("shards = 3\nwidths = [8]", 'shards = 3\nnetwork = "sisi-2d"\nwindow = [8, 8]')
+    text = text.replace("widths = [8]", 'network = "sisi-2d"')
+    done = run(parse(text), tmp_path / "run", device="cpu", engine="sequential")
+    assert repr(done.model) == 'MaskModel({"name": "sisi-2d", "network": "Preset"})'
+    assert done.answers.values.shape == (6, 16, 16)
 
 
 def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_path: Path) -> None:
@@ -155,8 +214,11 @@ def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_p
     folder = decathlon(8)
     with pytest.raises(RecipeError, match="`data` must be the folder with the files of 'hippocampus': --data DIR"):
         run(parse(text), tmp_path / "none", device="cpu")
-    done = run(parse(text), tmp_path / "run", data=folder, device="cpu", engine="sequential")
+    with pytest.raises(RecipeError, match="`data` must say who is public"):
+        run(parse(text), tmp_path / "none", data=folder, device="cpu")
+    done = run(parse(text), tmp_path / "run", data=folder, public_data=True, device="cpu", engine="sequential")
     assert (done.guarantee["unit"], done.guarantee["units"]) == ("patient", 4)
+    assert any("4 patients of 'task' were declared public" in said for said in done.guarantee["warnings"])
     scores = json.loads(done.folder.scores.read_text(encoding="utf-8"))
     assert not set(STAGES) & set(scores)  # a folder may hold anything: what was computed without noise stays inside
     page = report(done.folder)

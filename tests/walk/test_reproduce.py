@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,8 +12,9 @@ from typing import Any, NamedTuple
 import pytest
 
 from tutelage import cli
+from tutelage.privacy.errors import DataError
 from tutelage.reproduction import pate
-from tutelage.reproduction.rows import ROWS
+from tutelage.reproduction.rows import ROWS, chosen
 from tutelage.verification import verify
 
 pytest.importorskip("torch")
@@ -87,8 +89,10 @@ def test_another_recipes_run_is_refused(out: Path, tmp_path: Path) -> None:
         json.dumps({**json.loads(guarantee.read_text(encoding="utf-8")), "recipe_sha256": "0" * 64}), encoding="utf-8"
     )
     row = next(row for row in ROWS if row.name == "digits-small")
-    with pytest.raises(pate.RecipeError, match="`out` must hold runs of the recipes as they are now"):
-        pate.reproduce(row, tmp_path)
+    result = pate.reproduce(row, tmp_path)
+    assert result.verdict == "failed"
+    assert result.failed.startswith("RecipeError: `out` must hold runs of the recipes as they are now")
+    assert result.runs == ()
 
 
 def test_rows_without_files_are_skipped_and_say_what_is_missing(
@@ -98,6 +102,8 @@ def test_rows_without_files_are_skipped_and_say_what_is_missing(
     said = call([*WORDS, "--only", "mnist", "--out", str(out)], monkeypatch, capsys)
     assert said.code == 0  # the other row is there
     assert "skipped: `directory` must be an existing folder. Got 'data' instead." in said.err
+    assert "t10k-labels-idx1-ubyte.gz in data/mnist or data/MNIST/raw or data;" in said.err
+    assert "Public address: http://yann.lecun.com/exdb/mnist/" in said.err
     assert "skipped" in said.out
     said = call(["reproduce", "pate", "--only", "adult", "--small", "--out", str(tmp_path / "none")], monkeypatch, capsys)
     assert said.code == 2  # nothing could be run
@@ -105,6 +111,88 @@ def test_rows_without_files_are_skipped_and_say_what_is_missing(
     assert row["verdict"] == "skipped"
     assert row["mean"]["student"] is None
     assert "Adult, ours, small: skipped" in (tmp_path / "none" / "pate.md").read_text(encoding="utf-8")
+
+
+def test_one_bad_row_stops_no_other_and_loses_no_summary(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    real, written, seen = pate.reproduce, pate.write, []
+
+    def refused(*_: Any, **__: Any) -> None:
+        raise DataError("`x` must be good. Got bad instead.")
+
+    def reproduced(row: Any, place: Path, **rest: Any) -> pate.Result:
+        return real(row, out if row.name == "digits-small" else place, **rest)
+
+    monkeypatch.setattr(pate, "run", refused)
+    monkeypatch.setattr(pate, "reproduce", reproduced)
+    monkeypatch.setattr(pate, "write", lambda results, place: (seen.append(len(results)), written(results, place))[1])
+    said = call([*WORDS, "--only", "mnist", "--out", str(tmp_path / "all")], monkeypatch, capsys)
+    assert said.code == 2
+    assert "failed: DataError: `x` must be good. Got bad instead." in said.err
+    assert seen == [1, 2]  # after every row
+    told = {row["row"]: row for row in json.loads((tmp_path / "all" / "pate.json").read_text(encoding="utf-8"))}
+    assert told["digits-small"]["verdict"] == "holds its bar, 85.0%"
+    assert (told["mnist-small"]["verdict"], told["mnist-small"]["missing"]) == ("failed", None)
+    assert told["mnist-small"]["failed"] == "DataError: `x` must be good. Got bad instead."
+    assert "MNIST, ours, small: failed" in (tmp_path / "all" / "pate.md").read_text(encoding="utf-8")
+
+
+def test_another_sets_files_skip_a_row_and_do_not_stop_it(tmp_path: Path) -> None:
+    for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
+        (tmp_path / f"{name}-ubyte.gz").write_bytes(b"MNIST, say")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tutelage.data.downloads._connect", _no_network)
+        row = next(row for row in ROWS if row.name == "fashion-mnist-small")
+        result = pate.reproduce(row, tmp_path / "out", data=tmp_path, device="cpu")
+    assert (result.verdict, result.failed) == ("skipped", "")
+    assert "must be the published file" in result.missing
+    assert "t10k-labels-idx1-ubyte.gz in " in result.missing
+
+
+def _no_network(address: str) -> None:
+    raise OSError("no network")
+
+
+def test_copies_of_a_record_are_one_question(out: Path, tmp_path: Path) -> None:
+    row = next(row for row in ROWS if row.name == "digits-small")
+    place = tmp_path / "digits-small" / "seed-0"
+    shutil.copytree(out / "digits-small" / "seed-0", place)
+    guarantee = place / "release" / "guarantee.json"
+    told = json.loads(guarantee.read_text(encoding="utf-8"))
+    told["events"][0]["count"] = 59  # the sixtieth was a second copy, and free
+    guarantee.write_text(json.dumps(told), encoding="utf-8")
+    result = pate.reproduce(row, tmp_path)
+    (figures,) = result.runs
+    assert (figures.asked, figures.answered, figures.labelled) == (59, 59, 60)
+    cells = dict(zip(pate.HEADINGS, result.cells(), strict=True))
+    assert cells["answered of asked"] == "59 of 59; 60 labels, since copies are free"
+
+
+def test_every_row_shows_its_controls() -> None:
+    votes, records = (next(row for row in ROWS if row.name == name) for name in ("mnist-ours", "adult-ours"))
+    cells = [
+        dict(zip(pate.HEADINGS, pate.Result(row=row, runs=(finished(**changes)(0),)).cells(), strict=True))
+        for row, changes in (
+            (votes, {}),
+            (records, {"plurality": None, "true_labels": None, "no_noise": 0.857, "non_private": 0.853, "boosted": 0.874}),
+        )
+    ]
+    for row in cells:
+        assert row["same learner, non-private"]
+        assert row["public only"]
+        assert row["plurality, no noise"] or row["same learner, no noise"]
+    assert cells[0]["plurality, no noise"] == "97.00%"
+    assert (cells[1]["same learner, no noise"], cells[1]["same learner, non-private"]) == ("85.70%", "85.30%")
+    assert cells[1]["boosted trees, non-private"] == "87.40%"
+    assert cells[0]["boosted trees, non-private"] == ""
+
+
+@pytest.mark.parametrize("small", [False, True])
+def test_a_data_set_has_all_its_rows(small: bool) -> None:
+    names = {row.name for row in ROWS if row.name.startswith("diabetes") and row.small == small}
+    assert {row.name for row in chosen(("diabetes",), small=small)} == names
+    assert small or {"diabetes-ours", "diabetes-30-days", "diabetes-lnmax"} <= names
 
 
 def finished(name: str = "mnist-lnmax-100", **changes: Any) -> Callable[[int], pate.Figures]:

@@ -19,7 +19,7 @@ from tutelage import cli
 from tutelage.codecs.autoencoder import Autoencoder
 from tutelage.data.dataset import Public
 from tutelage.recipes import coders
-from tutelage.reproduction import segmentation, stages, studies
+from tutelage.reproduction import direct, segmentation, stages, studies
 from tutelage.reproduction.findings import Finding
 from tutelage.reproduction.pools import Bench
 from tutelage.runs import RunFolder
@@ -51,7 +51,7 @@ def test_theorem_4_predicts_the_measured_error_within_two_percent(tmp_path: Path
     found = made("theorem-4", Bench(out=tmp_path, small=True))
     assert all(check.holds for check in found.checks), found.checks
     assert found.numbers is not None
-    rows = found.numbers["rows"]
+    rows = found.numbers["scenes"]["rows"]
     assert len(rows) == 6
     for components, noise, error, theorem, equation in rows:
         assert error == pytest.approx(theorem, rel=0.01), (components, noise)
@@ -62,13 +62,13 @@ def test_exhaustive_search_finds_what_the_criterion_says(tmp_path: Path) -> None
     found = made("components", Bench(out=tmp_path, small=True))
     assert all(check.holds for check in found.checks), found.checks
     assert found.numbers is not None
-    kept = [row[1] for row in found.numbers["rows"]]
+    kept = [row[1] for row in found.numbers["scenes"]["rows"]]
     assert kept == sorted(kept, reverse=True)  # more noise, fewer components
     assert kept[0] > 200
     assert kept[-1] == 1
-    for _, criterion, best, *_ in found.numbers["rows"]:
+    for _, criterion, best, *_ in found.numbers["scenes"]["rows"]:
         assert abs(criterion - best) <= max(2, 0.1 * best)
-    assert (tmp_path / "components" / "components.svg").stat().st_size > 1000
+    assert (tmp_path / "components" / "scenes.svg").stat().st_size > 1000
 
 
 def test_the_activation_fills_the_ball(tmp_path: Path) -> None:
@@ -102,11 +102,16 @@ def test_a_figure_is_drawn_and_not_drawn_again(name: str, tmp_path: Path, monkey
 
 @pytest.mark.parametrize(("name", "epsilon"), [("thesis-stages", 2.0), ("stages", 8.0)])
 def test_stages_go_through_the_door(name: str, epsilon: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("opacus")
     bench = tiny(tmp_path)
     found = made(name, bench)
     (table,) = found.tables
     assert [row[0] for row in table.rows][:9] == [row for row, _ in stages.ROWS]
     assert all(0 <= float(cell) <= 1 for row in table.rows[:9] for cell in row[2:])
+    assert [row[0] for row in table.rows][9:11] == ["DP-SGD", "noisy FedAvg"]
+    for _, _, papers, *honest in table.rows[9:11]:
+        assert papers == "—"  # at the paper's noise there is no honest price to train a baseline at
+        assert all(0 <= float(cell) <= 1 for cell in honest)
     for column in ("papers", "honest", "ours"):
         verdict = verify(tmp_path / name / column / "seed-0")
         told = json.loads((tmp_path / name / column / "seed-0" / "release" / "guarantee.json").read_text(encoding="utf-8"))
@@ -114,9 +119,13 @@ def test_stages_go_through_the_door(name: str, epsilon: float, tmp_path: Path, m
         assert verdict.recomputed_epsilon == pytest.approx(told["epsilon"], rel=1e-2)
     assert found.numbers is not None
     assert found.numbers["honest"]["epsilon"] == [pytest.approx(epsilon, rel=1e-6)]
+    for baseline in ("DP-SGD", "noisy FedAvg"):
+        assert found.numbers["honest"][f"{baseline}: ε"] == [pytest.approx(epsilon, rel=1e-4)]
+        assert baseline not in found.numbers["papers"]
     assert found.numbers["papers"]["epsilon"][0] > epsilon  # what the papers' noise costs, even of a few answers
     assert "one teacher" in (tmp_path / name / "strip.svg").read_text(encoding="utf-8")
     monkeypatch.setattr(stages, "transfer", lambda *_, **__: pytest.fail("run again"))
+    monkeypatch.setattr(direct, "_one", lambda *_, **__: pytest.fail("trained again"))
     (tmp_path / name / "figures.json").unlink()  # killed before the table was written: its runs are read
     assert made(name, bench).tables == found.tables
     nothing_behind_the_door_is_told(
@@ -132,11 +141,15 @@ def nothing_behind_the_door_is_told(shown: Finding, kept: Finding, folder: Path)
     behind = {name for name, key in stages.ROWS if key in stages.BEHIND}
     assert behind == {"teacher", "encoded teacher", "ensemble", "non-private"}
     for before, after in zip(shown.tables[0].rows, kept.tables[0].rows, strict=True):
-        assert after[2:] == (("under private/",) * 3 if after[0] in behind else before[2:])
+        if after[0] in direct.BASELINES:  # on a stranger's data they are not even trained
+            assert after[2:] == ("—", "not run", "not run")
+        else:
+            assert after[2:] == (("under private/",) * 3 if after[0] in behind else before[2:])
     assert shown.numbers is not None
     assert kept.numbers is not None
     for column in shown.numbers:
-        assert set(shown.numbers[column]) - set(kept.numbers[column]) == {*stages.STAGES}
+        baselines = {} if column == "papers" else {f"{one}{end}" for one in direct.BASELINES for end in ("", ": ε")}
+        assert set(shown.numbers[column]) - set(kept.numbers[column]) == {*stages.STAGES, *baselines}
     assert "under private/ of each run alone" in kept.remarks[-1]
     strip = (folder / "strip.svg").read_text(encoding="utf-8")
     assert "+ noise" in strip
@@ -159,7 +172,7 @@ def test_a_run_of_published_data_says_why_it_shows_what_it_shows(
 ) -> None:
     study, given = studies.tumours(tiny(tmp_path)), {}  # drawn images play the folder's part
     bench = Bench(out=tmp_path, scale=0.02, device="cpu", data=tmp_path, public_data=public)
-    facts = {key: 1.0 for _, key, _ in stages.FACTS[:3]} | {"teachers": 1, "queries": 1}
+    facts = dict.fromkeys((key for _, key, _ in stages.FACTS), 1.0) | {"teachers": 1, "queries": 1, "unit": "patient"}
     for name in ("_codec", "_teachers", "_student"):
         monkeypatch.setattr(stages, name, lambda *_, **__: None)
     monkeypatch.setattr(stages, "transfer", lambda *_, **choices: given.update(choices))
@@ -190,9 +203,9 @@ def test_a_codec_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:
 def test_a_recipe_takes_up_a_codec_only_with_its_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What another recipe left before its book was opened is of other noise: only a book says whose it is."""
     fitted: list[str] = []
-    read, drawn = SimpleNamespace(**dict.fromkeys(("dim", "activation", "norm", "steps", "batch", "rate", "widths"))), Any
+    fields: dict[str, Any] = {"dim": 4, "activation": "ball", "norm": 1.0, "steps": 1, "batch": 1, "rate": 1.0, "widths": None}
+    read, drawn = SimpleNamespace(**fields), Any
     monkeypatch.setattr(coders.sets, "shapes", lambda *_, **__: drawn)
-    monkeypatch.setattr(coders, "bound_of", lambda _: (None, True))
     monkeypatch.setattr(coders, "noise", lambda *_: 0.1)
     made = SimpleNamespace(save=lambda path: path.write_bytes(b"codec"))
     monkeypatch.setattr(Autoencoder, "fit", lambda *_, **__: (fitted.append("fitted"), made)[1])
@@ -202,7 +215,7 @@ def test_a_recipe_takes_up_a_codec_only_with_its_book(tmp_path: Path, monkeypatc
     for book in (None, b"", b"a book"):
         if book is not None:
             folder.book.write_bytes(book)
-        coders._network(recipe, read, drawn, device="cpu", kept=folder.release)  # type: ignore[arg-type]
+        coders._Builder(recipe, drawn, "cpu", folder.release)._network(read)  # type: ignore[arg-type]
     assert fitted == ["fitted", "fitted", "loaded"]
 
 
@@ -218,7 +231,13 @@ def test_votes_for_regions_are_a_column_too(tmp_path: Path) -> None:
 def test_the_page_and_the_plain_file_say_the_same(tmp_path: Path) -> None:
     found = [made("teachers", tiny(tmp_path)), Finding(name="x", title="another", settings="", missing="`data` must be here.")]
     plain, page = segmentation.write(found, tmp_path)
-    assert [one["name"] for one in json.loads(plain.read_text(encoding="utf-8"))] == ["teachers", "x"]
+    record = json.loads(plain.read_text(encoding="utf-8"))
+    assert [one["name"] for one in record["figures"]] == ["teachers", "x"]
+    assert set(record) == {"name", "command", "machine", "versions", "figures"}
+    assert record["figures"][0]["device"] in (record["machine"]["device"], "cpu")
+    assert segmentation.read(plain) == found
+    plain.write_text(json.dumps(record["figures"]), encoding="utf-8")  # as earlier versions wrote it
+    assert segmentation.read(plain) == found
     text = page.read_text(encoding="utf-8")
     assert "![003 Fig. 4: ε over the number of teachers](teachers/teachers.svg)" in text
     assert "Skipped: `data` must be here." in text

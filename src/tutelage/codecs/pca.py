@@ -10,8 +10,8 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import not_negative, positive, settle, sizes, whole
-from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
+from tutelage.codecs.checks import not_negative, positive, settle, share, sizes, whole
+from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm, rounded
 from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
 from tutelage.codecs.spectrum import Spectrum, held_out, principal
@@ -83,8 +83,37 @@ class PCA:
         draft = cls(shape, spectrum, kept, 1.0, noise)
         if norm is None:
             norm = public_norm(targets, draft.forward, quantile=quantile)
-        how = f"centre={bool(centre)}, rank={int(rank)}, folds={folds}, along={spectrum.outline(kept)}"
+        how = _how(spectrum, kept, centre=centre, rank=rank, folds=folds)
         return cls(shape, spectrum, kept, norm, noise, provenance(public, how))
+
+    @classmethod
+    def priced(
+        cls,
+        public: Public,
+        *,
+        noise_per_norm: float,
+        centre: bool = True,
+        rank: int = 512,
+        folds: int = 0,
+        quantile: float = QUANTILE,
+    ) -> PCA:
+        """Keep as many components as the noise that they will meet allows, where the clip and so the noise hang on how many.
+
+        A clip of 1 would put noise of the deviation `noise_per_norm` on every coordinate of the mean. For every number the clip
+        is a quantile of the norms of public codes; the number with the least predicted error is taken (Fay et al. 2022,
+        Eq. 13). With one clip for all numbers it keeps those whose variance exceeds the noise's.
+        """
+        positive(noise_per_norm=noise_per_norm)
+        share(quantile=quantile)
+        whole(rank=rank)
+        first = cls.fit(public, components=1, norm=1.0, centre=centre, rank=rank, folds=folds)
+        widest = replace(first, components=len(first.spectrum.vectors))
+        squares = np.concatenate([np.cumsum(widest.forward(rows) ** 2, axis=1) for rows in passes(public_masks(public))])
+        clips = np.sqrt(np.quantile(squares, quantile, axis=0))  # (rank,), for the first 1, 2, ... components
+        errors = [widest.spectrum.predicted_error(count + 1, noise_per_norm * clip) for count, clip in enumerate(clips)]
+        kept = int(np.argmin(errors)) + 1
+        found = provenance(public, _how(first.spectrum, kept, centre=centre, rank=rank, folds=folds))
+        return cls(first.shape, first.spectrum, kept, rounded(clips[kept - 1]), 0.0, found)
 
     @property
     def bound(self) -> Ball:
@@ -125,3 +154,7 @@ class PCA:
             f"PCA(shape={self.shape}, components={self.components}, norm={self.norm!r}, noise={self.noise!r}, "
             f"fitted={self._name!r})"
         )
+
+
+def _how(spectrum: Spectrum, components: int, *, centre: bool, rank: int, folds: int) -> str:
+    return f"centre={bool(centre)}, rank={int(rank)}, folds={folds}, along={spectrum.outline(components)}"

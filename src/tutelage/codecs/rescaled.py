@@ -11,11 +11,12 @@ import numpy.typing as npt
 
 from tutelage.codecs.checks import not_negative, positive, settle
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, provenance, public_masks, rounded
+from tutelage.codecs.linear import Measurement
 from tutelage.codecs.passes import slices, valid_codes
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball, Bound, Orthant
 from tutelage.privacy.curator import Codec
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
 
 Array = npt.NDArray[Any]
 
@@ -53,9 +54,19 @@ class Rescaled:
 
     @classmethod
     def fit(
-        cls, codec: Codec, public: Public, *, noise: float = 0.0, floor: float = 1e-3, quantile: float = QUANTILE
+        cls,
+        codec: Codec,
+        public: Public,
+        *,
+        noise: float = 0.0,
+        norm: float | None = None,
+        floor: float = 1e-3,
+        quantile: float = QUANTILE,
     ) -> Rescaled:
-        """Take moments from the codes of public masks; mean squares below `floor` times the largest count as that."""
+        """Take moments from the codes of public masks; mean squares below `floor` times the largest count as that.
+
+        Without `norm` the clip is a quantile of the norms of stretched public codes, which have their mean square unchanged.
+        """
         targets = public_masks(public)
         positive(floor=floor)
         dimension = codec.bound.dimension
@@ -71,8 +82,9 @@ class Rescaled:
         raised = np.maximum(moments, floor * moments.max())
         weights = raised**-0.25
         weights *= np.sqrt(raised.sum() / (weights**2 * raised).sum())  # codes keep their mean square
-        lengths = [np.linalg.norm((codes - offset) * weights, axis=1) for codes in _codes(codec, targets)]
-        norm = rounded(np.quantile(np.concatenate(lengths), quantile))
+        if norm is None:
+            lengths = [np.linalg.norm((codes - offset) * weights, axis=1) for codes in _codes(codec, targets)]
+            norm = rounded(np.quantile(np.concatenate(lengths), quantile))
         return cls(codec, weights, offset, mean, variances, norm, noise, provenance(public, f"floor={float(floor)!r}"))
 
     @property
@@ -96,6 +108,18 @@ class Rescaled:
             gain = self.variances / (self.variances + (self.noise / self.weights) ** 2)
         inner = given / self.weights + self.offset
         return self.codec.decode(self.mean + gain * (inner - self.mean), inputs)
+
+    def measured(self, codes: Array) -> Measurement:
+        """Say which linear measurements of a mask released codes (questions, dimension) are; their noise is white.
+
+        Each row of the inner codec's is weighed as its coordinate is. Flips filter after the release, and what was weighed
+        pixel by pixel is not white behind the filter: they are refused, and so is what is not linear.
+        """
+        given = valid_codes(codes, len(self.weights))
+        found = self.codec.measured(given / self.weights + self.offset) if hasattr(self.codec, "measured") else None
+        if found is None or len(found.matrix) != len(self.weights):
+            raise DataError("`codec` must be DCT, PCA, Blocks or Wavelet to learn from its stretched codes. Got another instead.")
+        return Measurement((found.matrix * self.weights[:, None]).astype(np.float32), found.values * self.weights)
 
     @cached_property
     def _name(self) -> str:

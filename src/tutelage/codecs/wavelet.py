@@ -64,9 +64,13 @@ class Wavelet:
         kept: int,
         wavelet: str = "haar",
         levels: int = 2,
+        norm: float | None = None,
         quantile: float = QUANTILE,
     ) -> Wavelet:
-        """Keep the coefficients that are largest in the mean square on public masks, and clip at a quantile of their norms."""
+        """Keep the coefficients that are largest in the mean square on public masks, and clip at a quantile of their norms.
+
+        A `norm` that is given takes the quantile's place.
+        """
         targets = public_masks(public)
         shape = tuple(targets.shape[1:])
         everything = cls(shape, np.array([0]), 1.0, wavelet, levels)
@@ -75,8 +79,8 @@ class Wavelet:
             raise RecipeError(f"`kept` must be at most {everything.coefficients}. Got {kept!r} instead.")
         squares = sum((everything._transform(rows) ** 2).sum(axis=0) for rows in passes(targets))
         largest = np.argsort(-np.asarray(squares)[everything._order], kind="stable")[:kept]
-        draft = cls(shape, largest, 1.0, wavelet, levels)
-        norm = public_norm(targets, draft.forward, quantile=quantile)
+        if norm is None:
+            norm = public_norm(targets, cls(shape, largest, 1.0, wavelet, levels).forward, quantile=quantile)
         return cls(shape, largest, norm, wavelet, levels, provenance(public))
 
     @property

@@ -179,6 +179,7 @@ ADULT = Source(
     ),
 )
 
+_BY_HAND = "diabetes+130-us+hospitals+for+years+1999-2008.zip"  # what a browser calls it
 _TABLE = "sha256:0689e7ec031237dc63031b938805c48377748761a3b26acab621567afa24df97"
 DIABETES = Source(
     "diabetes",
@@ -194,11 +195,16 @@ DIABETES = Source(
                     payload=_TABLE,
                     member="diabetic_data.csv",
                     addresses=(
-                        f"{_UCI}static/public/296/diabetes+130-us+hospitals+for+years+1999-2008.zip",
+                        f"{_UCI}static/public/296/{_BY_HAND}",
                         f"{_UCI}ml/machine-learning-databases/00296/dataset_diabetes.zip",
                     ),
                 ),
             ),
+        ),
+        Layout(
+            "zip",
+            ("diabetes130", "diabetes", "."),
+            (File(_BY_HAND, "md5:3ed3af734865787bc1449f671dc262ed", payload=_TABLE, member="diabetic_data.csv"),),
         ),
         Layout(
             "csv",

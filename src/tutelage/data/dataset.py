@@ -8,6 +8,7 @@ from typing import Any, Literal, NoReturn, final
 
 import numpy as np
 
+from tutelage.data.mapped import forget
 from tutelage.privacy.errors import DataError, Unsealed
 from tutelage.privacy.units import Shards
 
@@ -105,4 +106,5 @@ def _hashed(inputs: np.ndarray) -> str:
     step = max(1, _BYTES * len(rows) // max(1, rows.nbytes))
     for start in range(0, len(rows), step):
         state.update(np.ascontiguousarray(rows[start : start + step]).tobytes())
+        forget(rows)
     return state.hexdigest()

@@ -71,9 +71,8 @@ def _digits(found: Located) -> _Parts:
 
 
 def _svhn(found: Located) -> _Parts:
-    *train, test = (read_svhn(path) for path in found.paths.values())
-    inputs, targets = np.concatenate([part.inputs for part in train]), np.concatenate([part.targets for part in train])
-    return _Parts(Records(inputs, targets), test)
+    *train, test = found.paths.values()
+    return _Parts(read_svhn(*train), read_svhn(test))
 
 
 def _cifar(classes: int) -> Callable[[Located], _Parts]:

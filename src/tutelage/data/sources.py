@@ -45,6 +45,11 @@ class Archive:
     address: str
     checksum: str
 
+    @property
+    def name(self) -> str:
+        """Name the file."""
+        return PurePosixPath(self.address).name
+
 
 @final
 @dataclass(frozen=True)
@@ -85,48 +90,85 @@ def locate(
     verify: bool = True,
     progress: Progress | None = None,
 ) -> Located:
-    """Find a data set's files below a directory, fetch them where allowed, and check that they are the published."""
+    """Find a data set's files below a directory, fetch them where allowed, and check that they are the published.
+
+    Files of another content are passed over: the next folder or form may hold the right ones.
+    """
     root = Path(directory)
     if not root.is_dir():
         # Not created: a mistyped path should not fill with downloads.
-        raise MissingFiles(f"`directory` must be an existing folder. Got {str(root)!r} instead.")
+        raise MissingFiles(f"`directory` must be an existing folder. Got {str(root)!r} instead.\n{_expected(source, root)}")
+    strangers: list[str] = []  # files of the right name and another content: many sets share their names (MNIST, Fashion-MNIST)
     for layout in source.layouts:
         for folder in layout.folders:
             paths = {file.name: root / folder / file.name for file in layout.files}
-            if all(path.is_file() for path in paths.values()):
-                return _checked(layout, paths, verify)
+            if all(path.is_file() for path in paths.values()) and (found := _taken(layout, paths, verify, strangers)):
+                return found
+    for layout in source.layouts:
+        if (paths := _brought(layout, root, strangers)) and (found := _taken(layout, paths, verify, strangers)):
+            return found
     reason = "no download was asked for"
     if download:
         layout = source.layouts[0]
         try:
-            paths = _fetch(layout, root, progress)
-            return _checked(layout, paths, verify)
+            if found := _taken(layout, _fetch(layout, root, progress), verify, strangers):
+                return found
+            reason = f"nothing in {root / layout.folders[0]} is written over"
         except (DataError, OSError) as error:
             reason = f"a download failed ({error})"
-    raise MissingFiles(_absent(source, root, reason))
+    raise MissingFiles(_absent(source, root, reason, strangers))
 
 
-def _absent(source: Source, root: Path, reason: str) -> str:
+def _absent(source: Source, root: Path, reason: str, strangers: Sequence[str]) -> str:
+    said = f"`directory` must hold the files of {source.name}. Got {str(root)!r} without them instead, and {reason}.\n"
+    if strangers:
+        said += "".join(f"{one}\n" for one in dict.fromkeys(strangers))
+        said += (
+            "Move such files away to have the published ones downloaded. The command line reads published files alone; "
+            f"your own are read from Python, by tutelage.data.load({source.name!r}, ..., verify=False).\n"
+        )
+    return said + _expected(source, root)
+
+
+def _expected(source: Source, root: Path) -> str:
+    """Name the files, the folders they may lie in, the archives that are unpacked, and the public address."""
     forms = []
     for layout in source.layouts:
         names = ", ".join(file.name for file in layout.files)
         forms.append(f"{names} in {' or '.join(str(root / folder) for folder in layout.folders)}")
+        if layout.archive is not None:
+            forms.append(f"{layout.archive.name} there, which is unpacked")
     first = source.layouts[0]
     addresses = [first.archive.address] if first.archive else [file.addresses[0] for file in first.files]
-    return (
-        f"`directory` must hold the files of {source.name}. Got {str(root)!r} without them instead, and {reason}.\n"
-        f"Expected: {'; or '.join(forms)}.\n"
-        f"Public address: {source.home} ({', '.join(addresses)})."
-    )
+    return f"Expected: {'; or '.join(forms)}.\nPublic address: {source.home} ({', '.join(addresses)})."
+
+
+def _brought(layout: Layout, root: Path, strangers: list[str]) -> dict[str, Path] | None:
+    """Unpack a layout's archive that somebody brought here by hand, and leave it there."""
+    if layout.archive is None:
+        return None
+    folder = root / layout.folders[0]
+    paths = {file.name: folder / file.name for file in layout.files}
+    wanted = [name for name, path in paths.items() if not path.is_file()]
+    for place in dict.fromkeys((".", *layout.folders)):
+        pack = root / place / layout.archive.name
+        if wanted and pack.is_file() and _matches(pack, layout.archive.checksum):
+            try:
+                downloads.unpack(pack, folder, wanted)
+            except (DataError, OSError) as error:  # a folder that must not be written to: a download may say so, too
+                strangers.append(f"`{pack}` must be unpacked in {folder}. Got «{error}» instead.")
+                return None
+            return paths
+    return None
 
 
 def _fetch(layout: Layout, root: Path, progress: Progress | None) -> dict[str, Path]:
     folder = root / layout.folders[0]
     paths = {file.name: folder / file.name for file in layout.files}
     wanted = [file for file in layout.files if not paths[file.name].is_file()]
-    if layout.archive is not None:
+    if layout.archive is not None and wanted:
         try:
-            _unpack(layout.archive, root, folder, wanted, progress)
+            _unpack(layout.archive, folder, wanted, progress)
             return paths
         except DataError:
             if not all(file.addresses for file in wanted):
@@ -137,29 +179,23 @@ def _fetch(layout: Layout, root: Path, progress: Progress | None) -> dict[str, P
     return paths
 
 
-def _unpack(archive: Archive, root: Path, folder: Path, wanted: Sequence[File], progress: Progress | None) -> None:
-    names = [file.name for file in wanted]
-    pack = PurePosixPath(archive.address).name
-    for path in (root / pack, folder / pack):  # somebody may have brought it here by hand
-        if path.is_file() and _matches(path, archive.checksum):
-            return downloads.unpack(path, folder, names)
-    arriving = folder / f".{pack}"
+def _unpack(archive: Archive, folder: Path, wanted: Sequence[File], progress: Progress | None) -> None:
+    arriving = folder / f".{archive.name}"
     try:
         accept = functools.partial(_matches, checksum=archive.checksum)
         downloads.download((archive.address,), arriving, accept=accept, progress=progress)
-        downloads.unpack(arriving, folder, names)
+        downloads.unpack(arriving, folder, [file.name for file in wanted])
     finally:
         arriving.unlink(missing_ok=True)
-    return None
 
 
-def _checked(layout: Layout, paths: Mapping[str, Path], verify: bool) -> Located:
+def _taken(layout: Layout, paths: Mapping[str, Path], verify: bool, strangers: list[str]) -> Located | None:
+    """Take files that are the published, or say which one is not."""
     for file in layout.files:
         if verify and not recognises(file, paths[file.name]):
-            raise DataError(
-                f"`{paths[file.name]}` must be the published file ({file.checksum}). Got another content instead. "
-                "Remove it to have it downloaded, or pass verify=False if you mean to read your own."
-            )
+            rule = f"`{paths[file.name]}` must be the published file ({file.checksum})."
+            strangers.append(f"{rule} Got another content instead; it is left alone.")
+            return None
     hashes = {file.name: digest(paths[file.name], "sha256") for file in layout.files}
     return Located(layout.kind, MappingProxyType(dict(paths)), MappingProxyType(hashes))
 

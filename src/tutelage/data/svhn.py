@@ -11,10 +11,29 @@ from tutelage.data.pixels import scale
 from tutelage.data.records import Records
 from tutelage.privacy.errors import DataError
 
+_ROWS = 512  # scaled at a time
 
-def read_svhn(path: Path | str) -> Records:
-    """Read one .mat file: (records, 3, 32, 32) and labels 0..9, where the file calls zero "10"."""
-    path = Path(path)
+
+def read_svhn(*paths: Path | str) -> Records:
+    """Read .mat files, one after the other: (records, 3, 32, 32) and labels 0..9, where the files call zero "10".
+
+    Pixels stay bytes until their place among all records is there: the 604,388 of the papers are 7.4 GB of floats, once.
+    """
+    parts = [_read(Path(path)) for path in paths]
+    targets = np.concatenate([labels for _, labels in parts])
+    inputs, end = np.empty((len(targets), 3, 32, 32), dtype=np.float32), len(targets)
+    while parts:  # from the last: what was copied is let go
+        pixels, labels = parts.pop()
+        end -= len(labels)
+        for start in range(0, len(labels), _ROWS):
+            part = pixels[..., start : start + _ROWS].transpose(3, 2, 0, 1)
+            inputs[end + start : end + start + len(part)] = scale(part)
+        del pixels
+    return Records(inputs, targets)
+
+
+def _read(path: Path) -> tuple[np.ndarray, np.ndarray]:
+    """Read one file: bytes (32, 32, 3, records), and labels (records,)."""
     try:
         with path.open("rb") as stream:
             content = loadmat(stream, variable_names=("X", "y"))
@@ -31,4 +50,4 @@ def read_svhn(path: Path | str) -> Records:
         raise DataError(f"`y` of `{path}` must hold one label per image, {pixels.shape[3]}. Got {len(labels)} instead.")
     if labels.dtype.kind not in "uif" or not np.isin(labels, np.arange(1, 11)).all():
         raise DataError(f"`y` of `{path}` must hold labels 1..10. Got something else instead.")
-    return Records(scale(pixels.transpose(3, 2, 0, 1)), labels.astype(np.int64) % 10)
+    return pixels, labels.astype(np.int64) % 10

@@ -4,17 +4,22 @@
     brats/.../BraTS19_CBICA_AAB_1/BraTS19_CBICA_AAB_1_flair.nii.gz (and _t1, _t1ce, _t2, _seg)
     brats/.../BraTS2021_00000/BraTS2021_00000_flair.nii.gz (and _t1, _t1ce, _t2, _seg)
 
-Patients are the units: two scans of one patient (the last number of a BraTS 2017 to 2019 name) are one unit. Read one year
-of BraTS at a time: patients come back in later years under other names. Volumes are turned to one orientation (RAS); their
-spacing is not looked at. Every volume is normalised by itself, so nothing about other patients goes into it. Messages number
-volumes instead of naming them: a file's name may be a patient's. Needs nibabel.
+Patients are the units: two scans of one patient are one unit. Who is who is read from task/patients.csv where it is (a line
+per scan: name,patient), else from the names: the last number of a BraTS 2017 to 2019 name is a visit, and hippocampus_001 and
+_002, _003 and _004 ... are the two sides of one head (benchmarks/pairs.py). Other names count as a patient each: whether they
+are, only the owner of the data knows. Read one year of BraTS at a time: patients come back in later years under other names.
+
+Volumes are turned to one orientation (RAS); their spacing is not looked at. Every volume is normalised by itself, so nothing
+about other patients goes into it. Messages number volumes instead of naming them: a file's name may be a patient's. Needs
+nibabel.
 """
 
 from __future__ import annotations
 
+import csv
 import importlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -30,6 +35,8 @@ MODALITIES = ("flair", "t1", "t1ce", "t2")
 _NIFTI = (".nii.gz", ".nii")
 # Brats18_<site>_<patient>_<visit> in 2017 to 2019; BraTS20_Training_<patient> and BraTS2021_<patient> have no visits.
 _VISIT = re.compile(r"^(brats1[789]_.+)_\d+$", re.IGNORECASE)
+_SIDE = re.compile(r"^hippocampus_(\d+)$", re.IGNORECASE)
+_PATIENTS = "patients.csv"
 
 
 @final
@@ -65,7 +72,8 @@ class Volumes:
                 "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
                 f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
             )
-        scans = tuple(Scan((images[name],), masks[name], name) for name in sorted(images))
+        patients = _patients(root, images)
+        scans = tuple(Scan((images[name],), masks[name], patients[name]) for name in sorted(images))
         return cls(scans, _valid_size(size), tuple(labels), str(directory))
 
     @classmethod
@@ -81,13 +89,14 @@ class Volumes:
         root = _folder(directory)
         if not modalities or not set(modalities) <= set(MODALITIES):
             raise RecipeError(f"`modalities` must be some of {', '.join(MODALITIES)}. Got {tuple(modalities)!r} instead.")
-        scans = []
+        masks = {}
         found = (path for ending in _NIFTI for path in root.rglob(f"*_seg{ending}") if not path.name.startswith("."))
-        for number, mask in enumerate(sorted(found)):
-            name = mask.name.removesuffix(".gz").removesuffix(".nii").removesuffix("_seg")
+        for mask in sorted(found):
+            masks[mask] = mask.name.removesuffix(".gz").removesuffix(".nii").removesuffix("_seg")
+        patients, scans = _patients(root, masks.values()), []
+        for number, (mask, name) in enumerate(masks.items()):
             files = [_present(mask.parent / f"{name}_{modality}", number) for modality in modalities]
-            visit = _VISIT.match(name)
-            scans.append(Scan(tuple(files), mask, visit[1] if visit else name))
+            scans.append(Scan(tuple(files), mask, patients[name]))
         if not scans:
             raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
         return cls(tuple(scans), _valid_size(size), tuple(labels), str(directory))
@@ -217,6 +226,29 @@ def _named(folder: Path) -> dict[str, Path]:
         if ending and not path.name.startswith("."):
             found[path.name.removesuffix(ending)] = path
     return found
+
+
+def _patients(root: Path, names: Iterable[str]) -> dict[str, str]:
+    """Tell whose scan each one is: by the folder's own list, else by its name."""
+    path = root / _PATIENTS
+    if not path.is_file():
+        return {name: _whose(name) for name in names}
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
+    rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
+    listed = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
+    if len(listed) < len(rows) or (missing := [name for name in names if name not in listed]):
+        wrong = f"{len(missing)} scans that it does not name" if len(listed) == len(rows) else "other or repeated lines"
+        raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got {wrong} instead.")
+    return listed
+
+
+def _whose(name: str) -> str:
+    """Read a patient out of a name of the public sets."""
+    if visit := _VISIT.match(name):
+        return visit[1]
+    side = _SIDE.match(name)
+    return f"hippocampus patient {(int(side[1]) + 1) // 2}" if side else name
 
 
 def _present(stem: Path, number: int) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -17,7 +18,7 @@ Array = npt.NDArray[Any]
 _PATCHES = 200_000  # of the pool that the filters are learned from
 _CONTRAST, _WHITE = 0.01, 0.1  # added to a patch's variance, and to the variances that whitening divides by
 _THRESHOLD = 0.25  # below which a filter says nothing
-_ROUNDS = 20
+ROUNDS = 20  # of k-means
 _MARGIN = 2  # empty pixels around an image, so that its border is seen as a border
 _VALUES = {"cpu": 1 << 20, "cuda": 1 << 26}  # answers of filters at once: what a cache holds, and what fills a GPU
 
@@ -34,9 +35,20 @@ class Patches:
 
     @classmethod
     def fit(
-        cls, images: Array, *, filters: int = 400, patch: int = 6, grid: int = 4, seed: int = 0, device: str = "auto"
+        cls,
+        images: Array,
+        *,
+        filters: int = 400,
+        patch: int = 6,
+        grid: int = 4,
+        seed: int = 0,
+        device: str = "auto",
+        progress: Callable[[int, int], None] | None = None,
     ) -> Patches:
-        """Learn filters: patches of the same brightness and contrast, whitened, and the directions that they crowd around."""
+        """Learn filters: patches of the same brightness and contrast, whitened, and the directions that they crowd around.
+
+        `progress` counts the rounds of that.
+        """
         place, pool = pick_device(device), as_inputs(images)
         least = min(pool.shape[-2:]) if pool.ndim == 4 else 0
         if not 2 <= patch <= least:
@@ -50,7 +62,7 @@ class Patches:
         mean = found.mean(dim=0)
         values, axes = torch.linalg.eigh(torch.cov(found.T))
         whiten = (axes / (values.clamp(min=0) + _WHITE).sqrt()) @ axes.T
-        centres = _directions((found - mean) @ whiten, filters, generator) @ whiten
+        centres = _directions((found - mean) @ whiten, filters, generator, progress) @ whiten
         shape = (filters, pool.shape[1], patch, patch)
         return cls(centres.reshape(shape).cpu().numpy(), (centres @ mean).cpu().numpy(), grid, device=device)
 
@@ -101,14 +113,18 @@ def _even(patches: Tensor) -> Tensor:
     return (centred / (spread + _CONTRAST).sqrt())[spread[:, 0] > _CONTRAST / 25]
 
 
-def _directions(patches: Tensor, count: int, generator: torch.Generator) -> Tensor:
+def _directions(
+    patches: Tensor, count: int, generator: torch.Generator, progress: Callable[[int, int], None] | None = None
+) -> Tensor:
     """Find directions, either way alike, that patches crowd around: spherical k-means."""
     centres = F.normalize(patches[torch.randperm(len(patches), generator=generator)[:count].to(patches.device)], dim=1)
-    for _ in range(_ROUNDS):
+    for done in range(ROUNDS):
         sums = torch.zeros_like(centres)
         for some in patches.split(1 << 15):
             alike = some @ centres.T
             nearest = alike.abs().argmax(dim=1)
             sums.index_add_(0, nearest, some * alike.gather(1, nearest[:, None]).sign())
         centres = torch.where(sums.norm(dim=1, keepdim=True) > 0, F.normalize(sums, dim=1), centres)
+        if progress is not None:
+            progress(done + 1, ROUNDS)
     return centres

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +16,7 @@ from tutelage.features.seeing import Seeing
 from tutelage.privacy.errors import DataError
 
 Array = npt.NDArray[Any]
+Progress = Callable[[int, int], None]
 _FLOOR = 0.1  # of the last axis's variance, added to all: what the pool hardly shows is not blown up
 _ROWS = 2000  # seen at once
 
@@ -27,22 +29,37 @@ class Sight:
         self.features, self.mean, self.basis = features, mean.astype(np.float64), basis.astype(np.float64)
 
     @classmethod
-    def learn(cls, public: Public, how: Seeing, *, seed: int = 0, device: str = "auto") -> Sight:
-        """Learn features of the pool, then the axes along which they vary most, each divided by how much."""
+    def learn(
+        cls, public: Public, how: Seeing, *, seed: int = 0, device: str = "auto", progress: Progress | None = None
+    ) -> Sight:
+        """Learn features of the pool, then the axes along which they vary most, each divided by how much.
+
+        `progress` counts what is done once: rounds of finding filters, blocks of the pool that are seen, and the axes.
+        """
         inputs = np.asarray(public.inputs)
+        tell, looks, rounds = progress or _unheard, blocks(len(inputs)), 0
         features: Any
         if inputs.ndim == 2:
             features = Bins.fit(inputs, bins=how.bins)
         else:
-            from tutelage.features.patches import Patches  # torch, which tables do without
+            from tutelage.features.patches import ROUNDS, Patches  # torch, which tables do without
 
-            features = Patches.fit(inputs, filters=how.filters, patch=how.patch, grid=how.grid, seed=seed, device=device)
-        seen = np.concatenate([features(inputs[start : start + _ROWS]) for start in range(0, len(inputs), _ROWS)])
+            rounds = ROUNDS
+            features = Patches.fit(
+                inputs, filters=how.filters, patch=how.patch, grid=how.grid, seed=seed, device=device,
+                progress=lambda done, of: tell(done, of + looks + 1),
+            )  # fmt: skip
+        parts = []
+        for number in range(looks):
+            parts.append(features(inputs[number * _ROWS : (number + 1) * _ROWS]))
+            tell(rounds + number + 1, rounds + looks + 1)
+        seen = np.concatenate(parts)
         if how.axes > min(seen.shape):
             raise DataError(f"`axes` must not exceed what the pool has, {min(seen.shape)}. Got {how.axes} instead.")
         mean = seen.mean(axis=0)
         seen -= mean
         _, sizes, axes = randomized_svd(seen, how.axes, n_iter=4, random_state=seed)
+        tell(rounds + looks + 1, rounds + looks + 1)
         variances = np.square(sizes) / len(seen)
         return cls(features, mean, axes.T / np.sqrt(variances + _FLOOR * variances[-1] + 1e-12))
 
@@ -51,16 +68,18 @@ class Sight:
         """Count the numbers that a record is seen as."""
         return int(self.basis.shape[1]) + 1
 
-    def __call__(self, inputs: Array) -> Array:
-        """Give (records, width): a constant and the axes.
+    def __call__(self, inputs: Array, *, progress: Progress | None = None) -> Array:
+        """Give (records, width): a constant and the axes. `progress` counts `blocks` of records.
 
         Added up in 64 bits and always in as many rows: a record is seen the same wherever it stands among others.
         """
         rows = np.asarray(inputs)
         seen = np.ones((len(rows), self.width))
-        for start in range(0, len(rows), _ROWS):
-            part = slice(start, start + _ROWS)
+        for number in range(blocks(len(rows))):
+            part = slice(number * _ROWS, (number + 1) * _ROWS)
             seen[part, 1:] = (self.features(rows[part]).astype(np.float64) - self.mean) @ self.basis
+            if progress is not None:
+                progress(number + 1, blocks(len(rows)))
         return seen / math.sqrt(self.width)
 
     def arrays(self) -> dict[str, Array]:
@@ -77,3 +96,12 @@ class Sight:
         from tutelage.features.patches import Patches
 
         return cls(Patches(**own, device=device), arrays["mean"], arrays["basis"])
+
+
+def blocks(records: int) -> int:
+    """Count the blocks in which records are seen."""
+    return -(-records // _ROWS)
+
+
+def _unheard(done: int, total: int) -> None:
+    """Tell nobody."""

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tutelage.data.dataset import Public
+from tutelage.metrics import best_threshold
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, describe, restore
 from tutelage.nets.storage import read_tensors, write_tensors
@@ -69,6 +71,13 @@ class MaskModel:
             seen[place] += 1
         return total / seen
 
+    def settle(self, public: Public) -> MaskModel:
+        """Choose the threshold, and that of the model this one began as, on public masks; give the same model."""
+        self.threshold = best_threshold(self.probabilities(public.inputs), public)
+        if self.began is not None:
+            self.began.settle(public)
+        return self
+
     def predict(self, inputs: Any) -> np.ndarray:
         """Give masks: (records, *space) uint8."""
         return (self.probabilities(inputs) > self.threshold).astype(np.uint8)
@@ -97,12 +106,12 @@ class MaskModel:
         return f"MaskModel({describe(self.factory)})"
 
 
-def windows(space: tuple[int, ...], window: tuple[int, ...]) -> Iterator[tuple[slice, ...]]:
-    """Cover a space by windows of one size that overlap by half; the last ones end where the space ends."""
+def windows(space: tuple[int, ...], window: tuple[int, ...], *, overlap: bool = True) -> Iterator[tuple[slice, ...]]:
+    """Cover a space by windows of one size that overlap by half, or lie side by side; the last ones end where the space ends."""
     starts = []
     for have, want in zip(space, window, strict=True):
         size = min(have, want)
-        steps = range(0, max(1, have - size + 1), max(1, size // 2))
+        steps = range(0, max(1, have - size + 1), max(1, size // 2 if overlap else size))
         starts.append([(start, start + size) for start in sorted({*steps, have - size})])
     for corner in itertools.product(*starts):
         yield tuple(slice(start, end) for start, end in corner)

@@ -9,13 +9,14 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, final
 
 import numpy as np
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tutelage.nets.layers import Halve, Standardise
 from tutelage.nets.presets import Preset
 from tutelage.nets.unet import UNet
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import Error, RecipeError
 
 Factory = Callable[[], nn.Module]
 
@@ -177,6 +178,31 @@ def restore(description: str) -> Factory:
         if kind.__name__ == name and set(given) <= {field.name for field in fields(kind)}:
             return kind(**given)
     raise RecipeError(f"`factory` must be given to load a network that this package does not define. Got {name!r} instead.")
+
+
+def checked(factory: Any) -> Factory:
+    """Refuse what cannot build networks, before any data is read or anything is written."""
+    if isinstance(factory, nn.Module):
+        raise RecipeError(
+            "`network` must be a factory: something that builds a new network at every call, such as the class itself or "
+            f"`lambda: {type(factory).__name__}(...)`. Got one network of type {type(factory).__name__} instead."
+        )
+    if not callable(factory):
+        raise RecipeError(f"`network` must be a function, class or dataclass that builds networks. Got {factory!r} instead.")
+    try:
+        with torch.random.fork_rng(devices=[]):  # its weights are thrown away, and must not move anybody's randomness
+            built = factory()
+    except Error:
+        raise
+    except Exception as error:  # a user's code may raise anything; no private value has been near it
+        raise RecipeError(
+            "`network` must build a network when it is called without arguments, as `lambda: Net(width=8)` does. "
+            f"Got {type(error).__name__} instead."
+        ) from error
+    if not isinstance(built, nn.Module):
+        raise RecipeError(f"`network` must build a torch.nn.Module. Got one that builds {type(built).__name__} instead.")
+    refuse_batch_mixing(built)
+    return factory
 
 
 def refuse_batch_mixing(module: nn.Module) -> None:

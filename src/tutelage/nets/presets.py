@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, final
 
+import torch
 from torch import nn
 
 from tutelage.privacy.errors import RecipeError
@@ -28,6 +29,12 @@ PRESETS: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
 )
 
 
+# Where the parameters of the last convolution lie in what MONAI builds, and those of the way up before it.
+TOPS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {"UNet": ("model.2.", "model.1.submodule.2."), "BasicUNet": ("final_conv.", "upcat_1.")}
+)
+
+
 @final
 @dataclass(frozen=True)
 class Preset:
@@ -40,6 +47,25 @@ class Preset:
             near = difflib.get_close_matches(str(self.name), PRESETS, n=1)
             hint = f" Did you mean {near[0]!r}?" if near else ""
             raise RecipeError(f"`name` must be one of {', '.join(PRESETS)}. Got {self.name!r} instead.{hint}")
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Refuse images (channels, *space) that the network has no answer for; nothing is computed."""
+        settings = PRESETS[self.name][1]
+        wanted = (settings["in_channels"], settings["spatial_dims"])
+        if (shape[0], len(shape) - 1) != wanted:
+            raise RecipeError(
+                f"`network` must be one for images of shape {shape}. "
+                f"Got {self.name!r}, for {wanted[0]} channels of {wanted[1]} sides, instead."
+            )
+        try:
+            with torch.device("meta"):
+                answer = tuple(self()(torch.zeros(1, *shape)).shape[1:])
+        except (RuntimeError, ValueError):
+            answer = ()
+        if answer != (1, *shape[1:]):
+            raise RecipeError(
+                f"`network` must fit images of {shape[1:]}, which it halves several times. Got {self.name!r} instead."
+            )
 
     def __call__(self) -> nn.Module:
         """Build one network with fresh weights."""

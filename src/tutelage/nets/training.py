@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, final
+from typing import Literal, Protocol, final
 
 import numpy as np
 import torch
@@ -25,6 +25,19 @@ State = dict[str, Tensor]
 Tick = Callable[[int], None]
 
 BLOCK = 16  # steps whose randomness is drawn in one call; fixed, because a GPU's stream depends on the sizes of its calls
+
+
+class Bookmark(Protocol):
+    """Keeps a stack that is still learning, so that hours of it are not lost with the process."""
+
+    def due(self) -> bool:
+        """Tell whether it is time to save."""
+
+    def keep(self, teachers: Sequence[int], device: torch.device, learning: State) -> None:
+        """Save."""
+
+    def kept(self, teachers: Sequence[int], device: torch.device) -> State | None:
+        """Give what was saved of this same stack, if anything was."""
 
 
 @final
@@ -154,6 +167,7 @@ def train_stack(
     compiled: bool,
     products: bool,
     start: Sequence[State] | None = None,
+    bookmark: Bookmark | None = None,
 ) -> State:
     """Train several teachers in lockstep on stacked weights: every operation runs once for all of them."""
     device, batch = inputs.device, training.batch
@@ -182,7 +196,14 @@ def train_stack(
     draws: Tensor | None = None
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(streams[0].weights)  # dropout and its like
-        for step in range(training.steps):
+        learning = Learning(parameters, optimizer, streams, device)
+        before = bookmark.kept(teachers, device) if bookmark else None
+        begin = learning.restore(before) if before else 0
+        if begin:
+            tick(begin * len(teachers))
+        for step in range(begin, training.steps):
+            if bookmark and step % BLOCK == 0 and step > begin and bookmark.due():
+                bookmark.keep(teachers, device, learning.state(step))
             if training.augmentation and step % BLOCK == 0:
                 draws = torch.stack([stream.draws(training.augmentation, batch) for stream in streams], dim=1)
             now = None if draws is None else draws[step % BLOCK]  # (teachers, batch, draws)
@@ -196,6 +217,43 @@ def train_stack(
             if (step + 1) % BLOCK == 0 or step + 1 == training.steps:
                 tick((step % BLOCK + 1) * len(teachers))
     return {name: tensor.cpu() for name, tensor in (parameters | buffers).items()}
+
+
+@final
+class Learning:
+    """Put all that a stack's next step depends on into one set of tensors, and take it back: nothing else moves meanwhile."""
+
+    def __init__(
+        self, parameters: State, optimizer: torch.optim.Optimizer, streams: Sequence[Stream], device: torch.device
+    ) -> None:
+        self.parameters, self.optimizer, self.streams, self.device = parameters, optimizer, streams, device
+
+    def state(self, step: int) -> State:
+        """Give it at the beginning of a block of steps, before the block's randomness is drawn."""
+        given = {"step": torch.tensor(step), "random": torch.get_rng_state()}
+        given["streams"] = torch.stack([stream.generator.get_state() for stream in self.streams])
+        if self.device.type == "cuda":
+            given["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        for name, parameter in self.parameters.items():
+            given[f"weights.{name}"] = parameter
+            given |= {f"moments.{key}.{name}": tensor for key, tensor in self.optimizer.state[parameter].items()}
+        return given
+
+    def restore(self, given: State) -> int:
+        """Take it back, and give the step to go on with."""
+        torch.set_rng_state(given["random"])
+        if self.device.type == "cuda":
+            torch.cuda.set_rng_state(given["random.cuda"], self.device)
+        for stream, state in zip(self.streams, given["streams"], strict=True):
+            stream.generator.set_state(state.clone())  # it reads a whole storage, and a row is a part of one
+        for name, parameter in self.parameters.items():
+            parameter.copy_(given[f"weights.{name}"])
+            self.optimizer.state[parameter] = {
+                key.split(".")[1]: tensor.to(self.device)
+                for key, tensor in given.items()
+                if key.startswith("moments.") and key.split(".", 2)[2] == name
+            }
+        return int(given["step"])
 
 
 @final

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tutelage.nets.layers import Halve
+from tutelage.nets.presets import TOPS
 from tutelage.privacy.errors import RecipeError
 
 Which = Literal["head", "norms", "last", "all"]
@@ -91,7 +92,7 @@ def convolution(space: int) -> type[nn.Conv2d] | type[nn.Conv3d]:
 def free_parameters(network: nn.Module, which: Which) -> list[str]:
     """Name the parameters that a student frees where it may not free all: few enough to be told by few noisy answers.
 
-    "head": the last 1×1 convolution; "norms": scales and shifts of every norm, and the head; "last": the last way up, and
+    "head": the last convolution; "norms": scales and shifts of every norm, and the head; "last": the last way up, and
     the head; "all": every one.
     """
     if which not in get_args(Which):
@@ -99,11 +100,20 @@ def free_parameters(network: nn.Module, which: Which) -> list[str]:
     names = [name for name, _ in network.named_parameters()]
     if which == "all":
         return names
-    if not isinstance(network, Levels):
-        raise RecipeError(f"`network` must be one that `UNet` built. Got {type(network).__name__} instead.")
-    free = ["head."]
+    head, last = _top(network)
+    free = [head]
     if which == "norms":
         free += [f"{name}." for name, layer in network.named_modules() if isinstance(layer, nn.GroupNorm)]
-    if which == "last" and len(network.ups):
-        free += [f"ups.{len(network.ups) - 1}."]
+    if which == "last":
+        free += [last]
     return [name for name in names if name.startswith(tuple(free))]
+
+
+def _top(network: nn.Module) -> tuple[str, str]:
+    """Tell how the names of the last convolution's parameters begin, and those of the way up before it."""
+    if isinstance(network, Levels):
+        return "head.", f"ups.{len(network.ups) - 1}." if len(network.ups) else "head."
+    kind = type(network)
+    if kind.__module__.startswith("monai.") and kind.__name__ in TOPS:
+        return TOPS[kind.__name__]
+    raise RecipeError(f"`network` must be one that `UNet` or a `Preset` built. Got {kind.__name__} instead.")

@@ -408,14 +408,19 @@ class Ledger:
         return _budget(body), str(body["purpose"])
 
     def _verify_answers(self, rows: Sequence[Entry]) -> None:
-        kept: dict[int, list[tuple[str, bytes]]] = {}
-        for seq, question, payload in self._db.execute("SELECT seq, question, payload FROM answers ORDER BY seq, question"):
-            kept.setdefault(seq, []).append((question, payload))
+        """Hash what was released again, one release at a time: all answers together may be larger than memory."""
+        kept: dict[int, list[str]] = {}
+        for seq, question in self._db.execute("SELECT seq, question FROM answers"):
+            kept.setdefault(seq, []).append(question)
         for entry in rows:
-            if entry.kind == "release" and _answers_digest(kept.pop(entry.seq, [])) != entry.body["sha256"]:
+            if entry.kind == "release" and self._released_digest(kept.pop(entry.seq, [])) != entry.body["sha256"]:
                 raise LedgerError(f"the answers kept must be those that row {entry.seq} released. Got others instead.")
         if kept:
             raise LedgerError("every answer kept must belong to a row of the book. Got strays instead.")
+
+    def _released_digest(self, questions: Sequence[str]) -> str:
+        payload = "SELECT payload FROM answers WHERE question = ?"
+        return _answers_digest([(question, self._db.execute(payload, (question,)).fetchone()[0]) for question in questions])
 
 
 def _budget(body: dict[str, Any]) -> Budget:

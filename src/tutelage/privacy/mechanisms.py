@@ -35,6 +35,7 @@ _RECORD = Unit()
 _THREADS = min(8, os.cpu_count() or 1)  # NumPy lets them run side by side
 _FINENESS = 20  # the grid's step is about scale/2^20: finer than any use, coarse enough for exact 64-bit sums
 _BLOCK = 1 << 20  # numbers that are drawn, or clipped, at once
+_ABREAST = 1 << 25  # numbers that all threads clip at once: a ballot as large as a volume is clipped by few of them
 _MIN_SHARE_SCALE = 32.0  # in grid steps; below it the sum of several rounded noises is not yet Gaussian enough to prove
 _LARGEST = 2.0**45  # of a mechanism's scale; noise of up to twice as many grid steps is drawn, far inside 64 bits
 
@@ -168,13 +169,14 @@ def _grid_sum(ballots: Array, bound: Bound, step: float) -> Integers:
 
     Cutting towards zero cannot lengthen a ballot.
     """
-    some = max(1, _BLOCK // max(1, math.prod(ballots.shape[1:])))
+    width = max(1, math.prod(ballots.shape[1:]))
+    some, threads = max(1, _BLOCK // width), max(1, min(_THREADS, _ABREAST // width))
 
     def part(start: int) -> Integers:
         return np.asarray(np.trunc(bound.clip(ballots[start : start + some]) / step).astype(np.int64).sum(axis=0))
 
     total = np.zeros(ballots.shape[1:], dtype=np.int64)
-    with ThreadPoolExecutor(_THREADS if len(ballots) > some else 1) as pool:
+    with ThreadPoolExecutor(threads if len(ballots) > some else 1) as pool:
         for found in pool.map(part, range(0, len(ballots), some)):
             total += found
     return total

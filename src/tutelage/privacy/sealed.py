@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar, final
@@ -110,12 +111,25 @@ class Sealed:
 
 
 def quietly(what: str, step: Callable[[], T], *, ours: type[Error] = PrivacyError) -> T:
-    """Run a step that holds private values. Of its failure only our own words get out, or its type, and none of its frames."""
+    """Run a step that holds private values. Of its failure only our own words get out, or its type and its place in the code.
+
+    None of its frames do: they hold values. A file's name and a line hold none.
+    """
     try:
         return step()
     except ours as error:
         raise error.with_traceback(None) from None
     except Exception as error:
-        failure = type(error).__name__
+        failure, where = type(error).__name__, _place(error)
     # Raised outside the handler, so that neither the message nor the frames of the failed step hang on to this error.
-    raise DataError(f"`{what}` must not fail. Got {failure} instead; its message is withheld: it may quote private values.")
+    raise DataError(
+        f"`{what}` must not fail. Got {failure} instead; its message is withheld: it may quote private values. "
+        f"It was raised at {where}."
+    )
+
+
+def _place(error: BaseException) -> str:
+    """Name the line in which an error was raised; the frames themselves stay in here."""
+    places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    file, line = places[-1]  # there is one: it was raised in a call of ours
+    return f"{Path(file).name}:{line}"

@@ -51,9 +51,9 @@ class DCTSection(_Clipped):
 
 
 class PCASection(_Clipped):
-    """Principal components of public masks."""
+    """Principal components of public masks; without a number, those with more variance than the noise they will meet."""
 
-    components: Count
+    components: Count | None = None
     centre: bool = True
     rank: Count = 512
     folds: Annotated[int, Field(ge=0)] = 0
@@ -71,14 +71,40 @@ class BlocksSection(_Clipped):
     shrink: bool = True
 
 
-class WaveletSection(Section):
+class WaveletSection(_Clipped):
     """Wavelet coefficients, chosen on public masks."""
 
-    kind: str
     kept: Count
     wavelet: str = "haar"
     levels: Count = 2
-    quantile: Quantile | None = None
+    chosen: str = "public"
+
+
+class RegionsSection(_Clipped):
+    """Released pixels, averaged over regions of the public image."""
+
+    regions: Count
+    method: Literal["superpixels", "levels"] = "superpixels"
+
+
+class RescaledSection(_Clipped):
+    """Another codec's codes, stretched before the clip where they vary little."""
+
+    inner: Table
+    floor: Positive = 1e-3
+    shrink: bool = True
+
+
+class GuidedSection(Section):
+    """Another codec's release, decoded by a network that sees the public image."""
+
+    kind: str
+    inner: Table
+    steps: Count = 2000
+    batch: Count = 16
+    rate: Positive = 2e-3
+    widths: Widths | None = None
+    augmentation: str | Table | None = None
 
 
 class AutoencoderSection(Section):
@@ -111,9 +137,14 @@ SECTIONS: Mapping[str, type[Section]] = MappingProxyType(
         "wavelet": WaveletSection,
         "blocks": BlocksSection,
         "autoencoder": AutoencoderSection,
+        "regions": RegionsSection,
+        "rescaled": RescaledSection,
+        "guided": GuidedSection,
     }
 )
 FILTERS = ("dct", "pca", "blocks", "wavelet")
+STRETCHED = (*FILTERS, "flips", "pixels")  # what may be inside of "rescaled"
+SHOWN = (*STRETCHED, "regions", "rescaled", "autoencoder")  # and inside of "guided"
 
 
 def section(table: Table, place: tuple[str, ...] = PLACE, known: tuple[str, ...] = tuple(SECTIONS)) -> Any:
@@ -130,7 +161,25 @@ def section(table: Table, place: tuple[str, ...] = PLACE, known: tuple[str, ...]
         idle = [key for key in ("norm", "quantile") if getattr(inner, key, None) is not None]
         if idle:  # a filter releases nothing, so that nothing of it is clipped
             raise RecipeError(f"`{where}.filter.{idle[0]}` must stay open: a filter is not clipped. Got a value instead.")
+    if read.kind == "rescaled":
+        _check_stretched(section(read.inner, (*place, "inner"), STRETCHED), f"{where}.inner")
+    if read.kind == "guided":
+        section(read.inner, (*place, "inner"), SHOWN)
     return read
+
+
+def _check_stretched(inner: Any, where: str) -> None:
+    """Hold what is inside of "rescaled" to codes of a known number, with both ends open, that nobody else shrinks."""
+    parts = [(inner, where)]
+    if inner.kind == "flips":
+        parts.append((section(inner.filter, (*where.split("."), "filter"), FILTERS), f"{where}.filter"))
+    for part, place in parts:
+        if "shrink" in part.model_fields_set:
+            raise RecipeError(f"`{place}.shrink` must stay open inside of 'rescaled', which shrinks itself. Got a value instead.")
+        if part.kind == "pca" and part.components is None:
+            raise RecipeError(f"`{place}.components` must be given inside of 'rescaled'. Got nothing instead.")
+    if inner.kind == "pixels" and inner.bound == "binary":
+        raise RecipeError(f"`{where}.bound` must be 'orthant' inside of 'rescaled'. Got 'binary' instead.")
 
 
 def _check_clip(read: Any, where: str) -> None:
@@ -139,26 +188,72 @@ def _check_clip(read: Any, where: str) -> None:
         raise RecipeError(f"`{where}.quantile` must stay open where `norm` is given. Got both instead.")
     if read.kind == "pixels" and read.bound == "binary" and (norm is not None or quantile is not None):
         raise RecipeError(f"`{where}.norm` and `quantile` must stay open for the bound 'binary'. Got one instead.")
+    if read.kind == "wavelet" and read.chosen != "public":
+        raise RecipeError(
+            f"`{where}.chosen` must be 'public': coefficients are chosen on public masks. The sparse vector technique, which "
+            "chooses them on the answers, has no place in a recipe's walk; from Python, `Curator` takes it as `selection`. "
+            f"Got {read.chosen!r} instead."
+        )
     if read.kind == "autoencoder" and read.activation != "clip" and read.norm != 1:
         raise RecipeError(f"`{where}.norm` must stay open where the activation is not 'clip'. Got {read.norm!r} instead.")
+
+
+def is_linear(table: Table) -> bool:
+    """Tell whether codes are linear measurements of a mask with white noise: what a latent student learns from."""
+    kind = table.get("kind")
+    if kind == "rescaled":  # stretched flips are not white behind their filter
+        inner = table.get("inner")
+        return isinstance(inner, dict) and inner.get("kind") in FILTERS
+    return kind in (*FILTERS, "flips")
+
+
+def check(recipe: Recipe) -> None:
+    """Check the words of a codec, and its sizes against the mask's."""
+    assert recipe.codec is not None
+    _check_sizes(section(recipe.codec), sets.shape(recipe.data), PLACE)
+
+
+def _check_sizes(read: Any, shape: tuple[int, ...], place: tuple[str, ...]) -> None:
+    where, pixels = ".".join(place), int(np.prod(shape))
+    if read.kind == "blocks" and len(read.block) != len(shape):
+        raise RecipeError(f"`{where}.block` must have {len(shape)} sizes, one per side of a mask. Got {read.block!r} instead.")
+    if read.kind == "dct" and read.kept > pixels:
+        raise RecipeError(f"`{where}.kept` must be at most the {pixels} pixels. Got {read.kept!r} instead.")
+    for part, known in (("filter", FILTERS), ("inner", tuple(SECTIONS))):
+        if hasattr(read, part):
+            _check_sizes(section(getattr(read, part), (*place, part), known), shape, (*place, part))
 
 
 def bound(recipe: Recipe) -> tuple[Bound, bool]:
     """Give the bound before any data is read, and whether its norm is known: one that is to be learned counts as 1."""
     assert recipe.codec is not None
-    read = section(recipe.codec)
-    shape = sets.shape(recipe.data)
+    check(recipe)
+    return _bound(section(recipe.codec), sets.shape(recipe.data))
+
+
+def _bound(read: Any, shape: tuple[int, ...]) -> tuple[Bound, bool]:
     pixels, norm = int(np.prod(shape)), getattr(read, "norm", None)
     if read.kind == "region-votes":
         return OneHot(read.regions + 1), True
+    if read.kind == "guided":  # a decoder changes nothing about what is let out
+        return _bound(section(read.inner, (*PLACE, "inner"), SHOWN), shape)
+    if read.kind == "rescaled":
+        inner, _ = _bound(section(read.inner, (*PLACE, "inner"), STRETCHED), shape)
+        assert isinstance(inner, (Ball, Orthant))
+        return type(inner)(inner.dimension, norm or 1.0), norm is not None
     if read.kind == "autoencoder":
         return (Cube(read.dim) if read.activation == "tanh" else Ball(read.dim, read.norm)), True
     if read.kind == "pixels" and read.bound == "binary":
         return Binary(pixels), True
-    if read.kind in ("pixels", "flips"):
+    if read.kind in ("pixels", "flips", "regions"):
         return Orthant(pixels, norm or 1.0), norm is not None
-    blocks = 1
-    if read.kind == "blocks":
-        blocks = int(np.prod([-(-size // part) for size, part in zip(shape, read.block, strict=False)]))
-    dimension = blocks * (read.components if read.kind in ("pca", "blocks") else read.kept)
-    return Ball(dimension, norm or 1.0), norm is not None
+    return Ball(_dimension(read, shape), norm or 1.0), norm is not None
+
+
+def _dimension(read: Any, shape: tuple[int, ...]) -> int:
+    """Count coordinates; of components that are still to be chosen, as many as there may be, which costs no more."""
+    if read.kind in ("dct", "wavelet"):
+        return int(read.kept)
+    if read.kind == "pca":
+        return int(read.components or min(read.rank, int(np.prod(shape))))
+    return int(read.components * np.prod([-(-size // part) for size, part in zip(shape, read.block, strict=True)]))

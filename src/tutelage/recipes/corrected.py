@@ -14,8 +14,11 @@ from tutelage.data.dataset import Public
 from tutelage.features.sight import Sight
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Ledger
-from tutelage.recipes.linear import settings
+from tutelage.recipes import learners as taught
+from tutelage.recipes.linear import inherited, settings
+from tutelage.recipes.names import LEARNED
 from tutelage.runs import RunFolder
+from tutelage.students.heir import Heir
 from tutelage.students.linear import LinearStudent
 from tutelage.teachers.records import RecordTeachers
 
@@ -26,10 +29,20 @@ Progress = Callable[[str, int, int], None]
 
 
 def learners(recipe: Recipe, public: Public, classes: int, folder: RunFolder, *, device: str, say: Progress) -> tuple[Any, Any]:
-    """Build the teachers and what makes students; both see records alike."""
+    """Build the teachers and what makes students; both see records alike. An heir sees them in its own way."""
+    name = recipe.student.heir
+    if name in LEARNED and np.ndim(public.inputs) < 3:  # now: later it would stop a release that is paid for
+        raise RecipeError(f"`student.heir` must be one for tables, because this data is no images. Got {name!r} instead.")
     how, seen = settings(recipe), sight(recipe, public, folder, device=device, say=say)
     rounds = recipe.aggregation.queries
-    return RecordTeachers(seen), lambda: LinearStudent(seen, classes=classes, rounds=rounds, rate=how.rate)
+
+    def student() -> LinearStudent:
+        return LinearStudent(seen, classes=classes, rounds=rounds, rate=how.rate)
+
+    if name is None:
+        return RecordTeachers(seen), student
+    heir = taught.student(inherited(recipe), public, classes, device=device, progress=say)
+    return RecordTeachers(seen), lambda: Heir(student(), heir, sure=how.sure)
 
 
 def sight(recipe: Recipe, public: Public, folder: RunFolder, *, device: str, say: Progress) -> Sight:

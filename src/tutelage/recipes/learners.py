@@ -12,8 +12,8 @@ from pydantic import PlainValidator
 
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import RecipeError
-from tutelage.recipes import beginnings, segmenters
-from tutelage.recipes.names import DEVICES, ENGINES, LEARNED, NETWORKS
+from tutelage.recipes import beginnings, linear, segmenters
+from tutelage.recipes.names import DEVICES, ENGINES, LEARNED, NETWORKS, RECORDS
 from tutelage.recipes.sections import built, named_or_built, unknown
 from tutelage.students.questions import Prototypes, Uncertain
 from tutelage.students.spreading import SpreadingStudent
@@ -41,17 +41,32 @@ def check(recipe: Recipe) -> None:
 
 def require(recipe: Recipe, *, device: str, engine: str) -> None:
     """Refuse a run that this machine cannot do, before any data is read or written."""
+    recipe = linear.inherited(recipe)  # what an heir needs, the run needs
     for name, value, known in (("device", device, DEVICES), ("engine", engine, ENGINES)):
         if value not in known:
             raise unknown(name, value, known)
     if recipe.teachers.kind not in NETWORKS and recipe.student.learner not in LEARNED and not recipe.about_masks:
+        if recipe.teachers.kind == RECORDS and device == "cuda" and has_torch():
+            _has_device(device)  # images are seen through filters, there
         return
     if not has_torch():
         raise RecipeError(
             "`recipe` must do without networks where torch is not installed (pip install 'tutelage[torch]'). "
             f"Got {recipe.name!r} instead."
         )
+    _has_device(device)
+    if engine == "ray" and (recipe.teachers.kind in NETWORKS or recipe.about_masks):
+        from tutelage.teachers.engines import importable_ray
+
+        importable_ray()
     check(recipe)
+
+
+def _has_device(device: str) -> None:
+    """Refuse a device that is not here."""
+    from tutelage.nets.inputs import pick_device
+
+    pick_device(device)
 
 
 def has_torch() -> bool:

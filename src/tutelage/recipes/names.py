@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from tutelage.estimators import ESTIMATORS, REGRESSORS
 from tutelage.privacy.errors import RecipeError
+from tutelage.recipes import codecs, sets
 from tutelage.recipes.sections import unknown
 
 NETWORKS = ("convnet", "residual")
@@ -13,7 +16,10 @@ SEGMENTERS = ("unet", "regions")
 LEARNED = ("consistency", "adversarial")  # learners that are networks, each with a table of its own
 RECORDS = "records"  # teachers that are their records; their student is "linear"
 DRAWERS = ("masks", "latent")  # learners of masks, likewise
-LINEAR = ("dct", "pca", "blocks", "wavelet", "flips")  # codecs whose codes are linear measurements of a mask
+LINEAR = ("dct", "pca", "blocks", "wavelet", "flips", "rescaled")  # codecs whose codes are linear measurements of a mask
+PRESETS: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {"sisi-2d": (2, 1), "brats-2d": (2, 4), "brats-3d": (3, 4)}
+)  # the papers' U-Nets (nets/presets.py): sides and channels of their images
 ENGINES = ("auto", "sequential", "stacked", "recorded", "processes", "ray")
 DEVICES = ("auto", "cpu", "cuda")
 OF_NETWORKS = ("steps", "batch", "rate", "widths", "augmentation")  # keys of [teachers] that scikit-learn has no use for
@@ -24,9 +30,36 @@ def check_teachers(section: Any) -> None:
     known = (*ESTIMATORS, *NETWORKS, *SEGMENTERS, RECORDS)
     if section.kind not in known:
         raise unknown("teachers.kind", section.kind, known)
+    _check_network("teachers", section, section.kind == "unet")
     idle = [key for key in OF_NETWORKS if getattr(section, key) is not None]
     if idle and section.kind not in (*NETWORKS, *SEGMENTERS):
         raise RecipeError(f"`teachers.{idle[0]}` must stay open for {section.kind!r}, which is no network. Got a value instead.")
+
+
+def _check_network(place: str, section: Any, drawing: bool) -> None:
+    """Refuse a network of a paper where there is no U-Net, or with widths, which it has of its own."""
+    for key in ("network", "window"):
+        if getattr(section, key, None) is not None and not drawing:
+            raise RecipeError(f"`{place}.{key}` must stay open where there is no U-Net. Got a value instead.")
+    if section.network is None:
+        return
+    if section.network not in PRESETS:
+        raise unknown(f"{place}.network", section.network, tuple(PRESETS))
+    if section.widths is not None:
+        raise RecipeError(f"`{place}.widths` must stay open for a network of a paper, which has its own. Got both instead.")
+
+
+def with_drawer(recipe: Any) -> Any:
+    """Let a student of masks learn from codes where these are linear, and else from decoded answers; the recipe may say other."""
+    if not recipe.about_masks or recipe.codec is None or "learner" in recipe.student.model_fields_set:
+        return recipe
+    student = recipe.student.model_copy(update={"learner": drawer(recipe.codec)})
+    return recipe.model_copy(update={"student": student})
+
+
+def drawer(codec: Any) -> str:
+    """Name the learner of masks that a codec is usually given: codes teach more than what is decoded from them."""
+    return "latent" if codecs.is_linear(codec) else "masks"
 
 
 def check_student(section: Any) -> None:
@@ -36,6 +69,7 @@ def check_student(section: Any) -> None:
             raise RecipeError(f"`student.{name}` must stay open for the learner {section.learner!r}. Got a table instead.")
     if section.learner in ("adversarial", "linear") and section.kind is not None:
         raise RecipeError(f"`student.kind` must stay open for {section.learner!r}, which is one itself. Got a value instead.")
+    _check_network("student", section, section.learner in DRAWERS and section.kind in (None, "unet"))
     known = tuple(ESTIMATORS)
     if section.learner in (*LEARNED, *DRAWERS):
         known = NETWORKS if section.learner in LEARNED else SEGMENTERS
@@ -58,7 +92,28 @@ def check_masks(recipe: Any) -> None:
         rule, got = ("be given", "nothing") if recipe.about_masks else ("stay open", "a table")
         raise RecipeError(f"`codec` must {rule} for {name!r}. Got {got} instead.")
     if recipe.about_masks:
+        _check_sides(recipe)
         _check_door(recipe, recipe.codec.get("kind"))
+        _check_unit(recipe)
+
+
+def _check_unit(recipe: Any) -> None:
+    """Refuse a unit that the set does not know: its records would not be kept together by it."""
+    name, unit = recipe.data.set, recipe.privacy.unit
+    known = "record" if sets.SETS[name].find is None else "patient"
+    if unit != known:
+        raise RecipeError(f"`privacy.unit` must be {known!r} for {name!r}, which knows no other. Got {unit!r} instead.")
+
+
+def _check_sides(recipe: Any) -> None:
+    """Hold networks and windows to as many sides as a mask has."""
+    sides = len(recipe.data.size)
+    for place, section in (("teachers", recipe.teachers), ("student", recipe.student)):
+        if section.network is not None and PRESETS[section.network][0] != sides:
+            raise RecipeError(f"`{place}.network` must be one for {sides} sides. Got {section.network!r} instead.")
+    window = recipe.teachers.window
+    if window is not None and len(window) != sides:
+        raise RecipeError(f"`teachers.window` must have {sides} sizes, one per side. Got {window!r} instead.")
 
 
 def _check_door(recipe: Any, kind: Any) -> None:
@@ -74,9 +129,12 @@ def _check_door(recipe: Any, kind: Any) -> None:
         raise RecipeError(f"`aggregation.rounds` must stay open for masks. Got {recipe.aggregation.rounds!r} instead.")
     if recipe.aggregation.questions == "uncertain":
         raise RecipeError("`aggregation.questions` must be 'first' or 'prototypes' for masks. Got 'uncertain' instead.")
-    if recipe.student.learner == "latent" and kind not in LINEAR:
-        listed = ", ".join(repr(word) for word in LINEAR)
-        raise RecipeError(f"`codec.kind` must be one of {listed} for the learner 'latent'. Got {kind!r} instead.")
+    if recipe.student.learner == "latent" and not codecs.is_linear(recipe.codec):
+        key, words, got = "kind", LINEAR, kind
+        if kind == "rescaled":
+            key, words, got = "inner.kind", codecs.FILTERS, recipe.codec["inner"]["kind"]
+        listed = ", ".join(repr(word) for word in words)
+        raise RecipeError(f"`codec.{key}` must be one of {listed} for the learner 'latent'. Got {got!r} instead.")
     _check_regions(recipe, kind)
 
 

@@ -16,17 +16,22 @@ from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
 from tutelage.recipes import codecs, linear, sets
-from tutelage.recipes.names import check_features, check_masks, check_shares, check_student, check_teachers
+from tutelage.recipes.names import check_features, check_masks, check_shares, check_teachers, with_drawer
 from tutelage.recipes.sections import Count, Positive, Section, Size, Table, Widths, placed, validated
 
 # Keys that came later: recipes without them keep their hash.
-LATER = {"": ("codec",), "data": sets.KEYS, "student": ("masks", "latent", "linear")}
+LATER = {
+    "": ("codec",),
+    "data": sets.KEYS,
+    "teachers": ("network", "window"),
+    "student": ("masks", "latent", "linear", "heir", "network"),
+}
 
 
 class DataSection(Section):
     """Which data: a named set, the split that makes it private, public and test, and where its files lie.
 
-    What follows `directory` is for sets of masks, which are drawn or divided as the recipe says.
+    What follows `directory` is for sets of masks, which are drawn or divided as the recipe says. Counts are people, or scenes.
     """
 
     set: str
@@ -39,6 +44,9 @@ class DataSection(Section):
     target: str | None = None
     noise: Annotated[float, Field(ge=0, lt=256)] | None = None
     silhouettes: Literal["drawn", "templates"] | None = None
+    public_directory: str | None = None
+    test_directory: str | None = None
+    public_data: Literal[True] | None = None
 
 
 class PrivacySection(Section):
@@ -51,7 +59,7 @@ class PrivacySection(Section):
 
 
 class TeachersSection(Section):
-    """Which models learn, and on how many shards; what follows `shards` is for networks."""
+    """Which models learn, and on how many shards; what follows `shards` is for networks, and `network` on for U-Nets."""
 
     kind: str = "forest"
     shards: Count
@@ -60,6 +68,8 @@ class TeachersSection(Section):
     rate: Positive | None = None
     widths: Widths | None = None
     augmentation: str | None = None
+    network: str | None = None
+    window: Widths | None = None
 
 
 class FeaturesSection(Section):
@@ -100,11 +110,16 @@ AggregationSection: Any = _aggregation()  # how votes become answers; what is le
 
 
 class StudentSection(Section):
-    """Who learns from the answers. The tables hold the settings of the learner they are named after."""
+    """Who learns from the answers. The tables hold the settings of the learner they are named after.
+
+    An heir learns the public pool as a linear learner names it, and is published in its place: `kind` and `widths` are its own.
+    """
 
     learner: Literal["supervised", "spreading", "consistency", "adversarial", "linear", "masks", "latent"] = "supervised"
+    heir: Literal["supervised", "spreading", "consistency"] | None = None
     kind: str | None = None
     widths: Widths | None = None
+    network: str | None = None
     consistency: Table | None = None
     adversarial: Table | None = None
     linear: Table | None = None
@@ -135,6 +150,8 @@ class Recipe(Section):
             for key in keys:
                 if table[key] is None:
                     del table[key]
+                elif key in sets.ELSEWHERE:
+                    table[key] = True  # that there is such a folder counts, not where it lies
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -170,17 +187,17 @@ def parse(text: str, *, name: str = "the recipe") -> Recipe:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"`recipe` must be valid TOML. Got «{error}» in {name} instead.") from None
-    recipe: Recipe = validated(Recipe, table)
+    recipe: Recipe = with_drawer(validated(Recipe, table))
     try:
         recipe.how()
     except RecipeError as error:
         raise RecipeError(placed(str(error), ("aggregation",))) from None
     sets.check_data(recipe.data)
     check_teachers(recipe.teachers)
-    check_student(recipe.student)
+    linear.check_student(recipe.student)
     linear.check(recipe)
     if recipe.codec is not None and recipe.about_masks:
-        codecs.section(recipe.codec)
+        codecs.check(recipe)
     check_masks(recipe)
     check_shares(recipe)
     check_features(recipe)

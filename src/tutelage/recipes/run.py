@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from tutelage import guarantee as guarantees
 from tutelage.codecs.votes import Votes
 from tutelage.data import presets
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import digits
+from tutelage.data.provenance import Provenance
 from tutelage.privacy.bounds import Bound, OneHot
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import codecs, coders, learners, linear, sets
@@ -30,19 +34,24 @@ def run(
     out: str | Path,
     *,
     data: str | Path | None = None,
+    public_data: bool = False,
     device: str = "auto",
     engine: str = "auto",
     resume: bool = False,
     progress: Progress | None = None,
 ) -> Outcome:
-    """Carry out a recipe into a run folder; `data` is where the files lie, in place of the recipe's own directory."""
+    """Carry out a recipe into a run folder; `data` is where the files lie, in place of the recipe's own directory.
+
+    `public_data` declares that the patients who are drawn from it for the public pool and the test are public.
+    """
     learners.require(recipe, device=device, engine=engine)
-    private, public, test = loaded(recipe, data, progress)
-    number, folder = 0 if recipe.about_masks else classes(recipe), RunFolder(out)
+    folder = RunFolder(out)
+    private, public, test, origin = gathered(recipe, data, progress, public_data=public_data, kept=folder.private / "scans")
+    number = 0 if recipe.about_masks else classes(recipe)
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
     teachers, student = _learners(recipe, private, public, number, folder, device=device, engine=engine, progress=progress)
-    return transfer(
+    outcome = transfer(
         private,
         public,
         teachers=teachers,
@@ -59,9 +68,21 @@ def run(
         purpose=recipe.sha256,
         tuned_on=recipe.tuned_on,
         benchmark=is_benchmark(recipe),
+        declared=sets.declared(recipe.data, data or recipe.data.directory) if recipe.about_masks else (),
+        truth=not recipe.about_masks or sets.shows_truth(recipe.data, public_data=public_data),
         resume=resume,
         progress=progress,
     )
+    return _recorded(outcome, private, origin)
+
+
+def _recorded(outcome: Outcome, private: Private, origin: Provenance) -> Outcome:
+    """Say in the guarantee which data it is about, and inside which private records."""
+    folder, document = outcome.folder, {**outcome.guarantee, "data": origin.told()}
+    with folder.locked():
+        folder.write_inside(folder.inside_data, json.dumps(origin.inside(private), indent=2) + "\n")
+        guarantees.write(document, folder.guarantee)
+    return dataclasses.replace(outcome, guarantee=document)
 
 
 def _learners(
@@ -130,16 +151,34 @@ def classes(recipe: Recipe) -> int:
 
 def loaded(recipe: Recipe, given: str | Path | None, progress: Progress | None = None) -> tuple[Private, Public, Public]:
     """Read or draw the private records, the public pool and the test part."""
-    directory = given if given is not None else recipe.data.directory
+    private, public, test, _ = gathered(recipe, given, progress)
+    return private, public, test
+
+
+def gathered(
+    recipe: Recipe,
+    given: str | Path | None,
+    progress: Progress | None = None,
+    *,
+    public_data: bool = False,
+    kept: Path | None = None,
+) -> tuple[Private, Public, Public, Provenance]:
+    """Read or draw the three parts, and say what they are; volumes larger than memory lie in `kept` for as long as they are."""
+    if public_data and not recipe.about_masks:
+        raise RecipeError(f"`public_data` must stay off for {recipe.data.set!r}, whose targets are no masks. Got it instead.")
+    directory, benchmark, name = given if given is not None else recipe.data.directory, is_benchmark(recipe), recipe.data.set
     if recipe.about_masks:
-        return sets.load(recipe.data, directory, seed=recipe.seed)
+        private, public, test = sets.load(recipe.data, directory, seed=recipe.seed, public_data=public_data, kept=kept)
+        return private, public, test, Provenance(name, None, benchmark, public, test)
     classes(recipe)  # an unknown split is refused before a file is looked for
     if recipe.data.set == _OWN:
         for key, value in (("split", recipe.data.split), ("directory", directory)):
             if value is not None:
                 raise RecipeError(f"`data.{key}` must stay open for 'digits', which is embedded. Got a value instead.")
-        return digits(seed=recipe.seed)
+        private, public, test = digits(seed=recipe.seed)
+        return private, public, test, Provenance(name, None, benchmark, public, test)
     if directory is None:
         raise RecipeError(f"`data` must be the folder with the files of {recipe.data.set!r}: --data DIR. Got nothing instead.")
-    study = presets.load(recipe.data.set, directory, split=recipe.data.split, progress=progress)
-    return study.private, study.public, study.test
+    study = presets.load(name, directory, split=recipe.data.split, progress=progress)
+    origin = Provenance(name, study.split, benchmark, study.public, study.test, study.hashes)
+    return study.private, study.public, study.test, origin

@@ -5,22 +5,25 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PlainValidator, create_model
 
 from tutelage.data.dataset import Public
 from tutelage.privacy.errors import RecipeError
-from tutelage.recipes import regions, sets
+from tutelage.recipes import codecs, regions, sets
+from tutelage.recipes.names import PRESETS
 from tutelage.recipes.sections import (
     Section,
     Widths,
+    built,
     named_or_built,
     names,
     one_of,
     placed,
     section_of,
     trained,
+    unknown,
     validated,
 )
 
@@ -42,6 +45,17 @@ def _warp(value: Any) -> Any:
     from tutelage.nets.warps import Warp
 
     return named_or_built(value, Warp, warps())  # the key is added on the way out
+
+
+def distortion(value: Any, place: tuple[str, ...]) -> Any:
+    """Read a distortion outside of a learner's table."""
+    from tutelage.nets.warps import Warp
+
+    if isinstance(value, dict):
+        return built(Warp, value, place=place)
+    if value not in (known := warps()):
+        raise unknown(".".join(place), value, tuple(known))
+    return known[value]
 
 
 def training(recipe: Recipe) -> Any:
@@ -83,7 +97,8 @@ def settings(recipe: Recipe) -> dict[str, Any]:
         return regions.settings(recipe)
     name = recipe.student.learner
     table, place = getattr(recipe.student, name) or {}, ("student", name)
-    drawing = {"threshold": (Annotated[float, Field(gt=0, lt=1)], 0.5), "window": (Widths | None, None)}
+    cut = Annotated[float, Field(gt=0, lt=1)] | Literal["public"]
+    drawing: dict[str, Any] = {"threshold": (cut, 0.5), "window": (Widths | None, None)}
     if name == "masks":
         from tutelage.students.masks import TRAINING
 
@@ -122,13 +137,34 @@ def _drawn(checked: Any) -> dict[str, Any]:
     return {"threshold": checked.threshold, "window": checked.window}
 
 
-def network(recipe: Recipe, section: Any, inputs: Any) -> Any:
-    """Build the factory of a U-Net for images or volumes of this shape."""
+def network(section: Any, inputs: Any, place: str) -> Any:
+    """Build the factory of a U-Net for images or volumes of this shape, or through this window."""
     from tutelage.nets.inputs import as_inputs
     from tutelage.nets.unet import UNet
 
-    factory = UNet(shape=tuple(as_inputs(inputs[:1]).shape[1:]))
-    return factory if section.widths is None else dataclasses.replace(factory, widths=section.widths)
+    channels, *space = as_inputs(inputs[:1]).shape[1:]
+    shape = (channels, *_looked_at(section, tuple(space)))
+    try:
+        if section.network is not None:
+            return preset(section, shape)
+        return UNet(shape=shape) if section.widths is None else UNet(shape=shape, widths=section.widths)
+    except RecipeError as error:
+        raise RecipeError(placed(str(error), (place,))) from None
+
+
+def preset(section: Any, shape: tuple[int, ...]) -> Any:
+    """Give the network of a paper, for images (channels, *space) that it fits."""
+    from tutelage.nets.presets import Preset
+
+    found = Preset(section.network)
+    found.check(shape)
+    return found
+
+
+def _looked_at(section: Any, space: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the size of what a network sees in one go."""
+    window = getattr(section, "window", None)
+    return space if window is None else tuple(min(have, want) for have, want in zip(space, window, strict=True))
 
 
 def teachers(recipe: Recipe, inputs: Any, *, device: str, engine: Any, checkpoint: Path) -> Any:
@@ -137,14 +173,15 @@ def teachers(recipe: Recipe, inputs: Any, *, device: str, engine: Any, checkpoin
         return regions.teachers(recipe, device=device, engine=engine, checkpoint=checkpoint)
     from tutelage.teachers.segmenter import Segmenter
 
-    return Segmenter(
-        network(recipe, recipe.teachers, inputs),
+    made = Segmenter(
+        network(recipe.teachers, inputs, "teachers"),
         training=training(recipe),
         engine=engine,
         device=device,
         seed=recipe.seed,
         checkpoint=checkpoint,
     )
+    return made.through(recipe.teachers.window)
 
 
 def student(recipe: Recipe, public: Public, *, device: str) -> Callable[[], Any]:
@@ -155,8 +192,18 @@ def student(recipe: Recipe, public: Public, *, device: str) -> Callable[[], Any]
     from tutelage.students.masks import MaskStudent
 
     kind: Any = {"masks": MaskStudent, "latent": LatentStudent}[recipe.student.learner]
-    factory, given = network(recipe, recipe.student, public.inputs), settings(recipe)
-    return lambda: kind(factory, **given, device=device, seed=recipe.seed)
+    factory, given = network(recipe.student, public.inputs, "student"), settings(recipe)
+    if given["threshold"] == "public":
+        place = f"student.{recipe.student.learner}"
+        if public.targets is None:
+            raise RecipeError(f"`{place}.threshold` must be a number where the public pool has no masks. Got 'public' instead.")
+        given["threshold"] = public
+
+    def make() -> Any:
+        return kind(factory, **given, device=device, seed=recipe.seed)
+
+    make()  # what it refuses, it refuses before teachers learn and answers are paid for
+    return make
 
 
 def check(recipe: Recipe) -> None:
@@ -168,8 +215,29 @@ def check(recipe: Recipe) -> None:
     for place, section in (("teachers", recipe.teachers), ("student", recipe.student)):
         if section.kind == regions.KIND:
             regions.network(section, place)
-        elif section.widths is not None:
-            try:
-                UNet(shape=(1, *sets.shape(recipe.data)), widths=section.widths)
-            except RecipeError as error:
-                raise RecipeError(placed(str(error), (place,))) from None
+            continue
+        space = _looked_at(section, sets.shape(recipe.data))
+        try:
+            if section.network is not None:
+                preset(section, (PRESETS[section.network][1], *space))
+            elif section.widths is not None:
+                UNet(shape=(1, *space), widths=section.widths)
+        except RecipeError as error:
+            raise RecipeError(placed(str(error), (place,))) from None
+    _check_codec(recipe)
+
+
+def _check_codec(recipe: Recipe) -> None:
+    """Refuse a decoder that cannot be built, where the codec has one that sees the image."""
+    from tutelage.nets.unet import UNet
+    from tutelage.recipes import coders
+
+    assert recipe.codec is not None
+    read = codecs.section(recipe.codec)
+    if read.kind != "guided":
+        return
+    widths = coders.looking(read)["widths"]
+    try:
+        UNet(shape=(2, *sets.shape(recipe.data)), widths=widths)
+    except RecipeError as error:
+        raise RecipeError(placed(str(error), codecs.PLACE)) from None

@@ -1,8 +1,15 @@
-"""Data sets whose targets are masks: which keys each has, how large a mask is, and how it is read."""
+"""Data sets whose targets are masks: which keys each has, how large a mask is, and how it is read.
+
+A folder's patients are all private unless somebody says otherwise. Images of the public pool are shown in the release, and a
+student is scored on the test patients: both come from folders of their own, or whoever runs a recipe declares that patients
+of the one folder are public (`public_data`). Without either nothing is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -12,14 +19,16 @@ import numpy as np
 
 from tutelage.data import presets
 from tutelage.data.dataset import Private, Public
+from tutelage.data.mapped import HELD
 from tutelage.data.scenes import Scenes
 from tutelage.data.volumes import Volumes
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.recipes.sections import placed, unknown
 
 Three = tuple[Private, Public, Public]
-KEYS = ("size", "private", "public", "test", "target", "noise", "silhouettes")  # of [data], for masks alone
-COUNTS = ("private", "public", "test")
+COUNTS = ("private", "public", "test")  # of people, or of scenes
+ELSEWHERE = ("public_directory", "test_directory")
+KEYS = ("size", *COUNTS, "target", "noise", "silhouettes", *ELSEWHERE, "public_data")  # of [data], for masks alone
 _SHAPES = 2000  # drawn scenes that codecs are fitted on: silhouettes are public, and no scene of a study is among these
 _SEEDS = MappingProxyType({"private": 1, "public": 2, "test": 3, "shapes": 4})
 
@@ -38,8 +47,8 @@ class MaskSet:
 SETS: Mapping[str, MaskSet] = MappingProxyType(
     {
         "scenes": MaskSet(("size", *COUNTS), ("target", "noise", "silhouettes", "directory"), 2),
-        "hippocampus": MaskSet(("size", *COUNTS), ("directory",), 3, Volumes.decathlon),
-        "brats": MaskSet(("size", *COUNTS), ("directory",), 3, Volumes.brats),
+        "hippocampus": MaskSet(("size",), (*COUNTS, "directory", *ELSEWHERE, "public_data"), 3, Volumes.decathlon),
+        "brats": MaskSet(("size",), (*COUNTS, "directory", *ELSEWHERE, "public_data"), 3, Volumes.brats),
     }
 )
 
@@ -63,7 +72,9 @@ def check_data(section: Any) -> None:
     if len(section.size) != known.sides or (known.sides == 2 and len({*section.size}) > 1):
         rule = "one whole number" if known.sides == 2 else "three whole numbers"
         raise RecipeError(f"`data.size` must be {rule} for {section.set!r}. Got {section.size!r} instead.")
-    if known.find is None:
+    if known.find is not None:
+        _check_folders(section)
+    else:
         try:
             scenes(section, None)
         except RecipeError as error:
@@ -72,6 +83,20 @@ def check_data(section: Any) -> None:
             raise RecipeError(
                 '`data.directory` must come with silhouettes = "templates": those of the package are drawn. Got it alone instead.'
             )
+
+
+def _check_folders(section: Any) -> None:
+    """Refuse a division of patients that leaves open who is public."""
+    if section.public_directory is None and section.test_directory is not None:
+        raise RecipeError("`data.public_directory` must be given where `data.test_directory` is. Got nothing instead.")
+    if section.public_directory is not None and section.public_data is not None:
+        raise RecipeError(
+            "`data.public_data` must stay open where `data.public_directory` is given: all of `directory` is private. Got both."
+        )
+    drawn = COUNTS[1:] if section.public_directory is None else COUNTS[2:] if section.test_directory is None else ()
+    missing = [key for key in drawn if getattr(section, key) is None]
+    if missing:
+        raise RecipeError(f"`data.{missing[0]}` must be given: they are drawn from a folder with others. Got nothing instead.")
 
 
 def shape(section: Any) -> tuple[int, ...]:
@@ -90,16 +115,21 @@ def scenes(section: Any, directory: str | Path | None) -> Scenes:
     return Scenes(size=section.size[0], templates=directory, **given)
 
 
-def load(section: Any, directory: str | Path | None, *, seed: int) -> Three:
-    """Draw or read the three parts of a study."""
-    known, counts = SETS[section.set], [getattr(section, key) for key in COUNTS]
+def load(section: Any, directory: str | Path | None, *, seed: int, public_data: bool = False, kept: Path | None = None) -> Three:
+    """Draw or read the three parts of a study; volumes larger than memory are mapped from nameless files in the folder `kept`.
+
+    `public_data` declares that the patients for the pool and the test, drawn from the one folder, are public.
+    """
+    known = SETS[section.set]
     if known.find is None:
+        if public_data:
+            raise RecipeError(f"`public_data` must stay off for {section.set!r}: there are no patients. Got it instead.")
         if _real(section) and directory is None:
             raise RecipeError("`data` must be the folder with bird/, cat/ and dog/: --data DIR. Got nothing instead.")
         if directory is not None and not _real(section):
             raise RecipeError('`data` must come with silhouettes = "templates"; others are drawn. Got a folder instead.')
         drawn = scenes(section, directory)
-        draws = [_seed(seed, part) for part in COUNTS]
+        counts, draws = ([getattr(section, key) for key in COUNTS], [_seed(seed, part) for part in COUNTS])
         return (
             drawn.private(counts[0], seed=draws[0]),
             drawn.public(counts[1], seed=draws[1]),
@@ -107,7 +137,55 @@ def load(section: Any, directory: str | Path | None, *, seed: int) -> Three:
         )
     if directory is None:
         raise RecipeError(f"`data` must be the folder with the files of {section.set!r}: --data DIR. Got nothing instead.")
-    return _divided(known.find(directory, size=tuple(section.size)), counts, seed)
+    _check_declared(section, Path(directory), public_data)
+    private, public, test = _divided(section, known.find, directory, seed)
+    return (
+        _read(private, kept, lambda into: private.private(into=into)),
+        _read(public, kept, lambda into: public.public(into=into)),
+        _read(test, kept, lambda into: test.public(into=into)),
+    )
+
+
+def declared(section: Any, directory: str | Path | None) -> tuple[str, ...]:
+    """Say which people no guarantee covers, because whoever ran this declared them public; folders by their last name."""
+    name = "" if directory is None else Path(directory).resolve().name
+    if _real(section):
+        return (f"The silhouettes of {name!r} count as public: scenes made of them are in this release.",)
+    if SETS[section.set].find is None:
+        return ()
+    covers = "the guarantee does not cover them"
+    if section.public_directory is None:
+        count = section.public + section.test
+        return (f"{count} patients of {name!r} were declared public by whoever ran this: {covers}, and some are shown here.",)
+    others = dict.fromkeys(Path(place).resolve().name for key in ELSEWHERE if (place := getattr(section, key)) is not None)
+    listed = " and ".join(repr(other) for other in others)
+    return (f"All patients of {listed} were declared public by whoever ran this: {covers}, and images of some are shown here.",)
+
+
+def shows_truth(section: Any, *, public_data: bool = False) -> bool:
+    """Tell whether true masks may be shown: of drawn scenes, and of patients of a folder that was declared public."""
+    return SETS[section.set].find is None or public_data or bool(section.public_data)
+
+
+def _check_declared(section: Any, directory: Path, public_data: bool) -> None:
+    """Refuse, before anything is read, to publish patients whom nobody called public, or to call private ones public."""
+    if section.public_directory is None:
+        if not (public_data or section.public_data):
+            raise RecipeError(
+                "`data` must say who is public: images of the public pool are shown in the release. Name folders of their own "
+                "for them (`data.public_directory`, `data.test_directory`), or declare with --public-data (`data.public_data`) "
+                f"that the {section.public} + {section.test} patients drawn from this one are public. Got neither instead."
+            )
+        return
+    if public_data:
+        raise RecipeError("`public_data` must stay off where `data.public_directory` is given. Got both instead.")
+    places = [directory, *(Path(place) for key in ELSEWHERE if (place := getattr(section, key)) is not None)]
+    found = [place.resolve() for place in places]
+    for number, place in enumerate(found):
+        if any(place == other or place in other.parents or other in place.parents for other in found[:number]):
+            raise RecipeError(
+                "`data.directory`, `public_directory` and `test_directory` must be folders apart. Got one inside another instead."
+            )
 
 
 def shapes(section: Any, public: Public, *, seed: int) -> Public:
@@ -117,15 +195,42 @@ def shapes(section: Any, public: Public, *, seed: int) -> Public:
     return public
 
 
-def _divided(volumes: Volumes, counts: list[int], seed: int) -> Three:
-    """Divide patients, never the scans of one, by the seed alone."""
+def _divided(section: Any, find: Callable[..., Volumes], directory: str | Path, seed: int) -> Sequence[Volumes]:
+    """Divide people, never the scans of one, by the seed alone: private, public and test."""
+    size, private, others = tuple(section.size), section.private, [section.public, section.test]
+    if section.public_directory is None:
+        return _parts(find(directory, size=size), [private, *others], seed, "directory")
+    first = _parts(find(directory, size=size), [private], seed, "directory")
+    public = find(section.public_directory, size=size)
+    if section.test_directory is None:
+        return [*first, *_parts(public, others, seed, "public_directory")]
+    test = find(section.test_directory, size=size)
+    return [*first, *_parts(public, others[:1], seed, "public_directory"), *_parts(test, others[1:], seed, "test_directory")]
+
+
+def _parts(volumes: Volumes, counts: Sequence[int | None], seed: int, key: str) -> list[Volumes]:
+    """Draw so many people each; the one count that is open takes everybody who is left."""
     everyone = np.unique(volumes.patients)
-    if sum(counts) > len(everyone):
-        raise DataError(f"`data` must hold {sum(counts)} patients: private, public and test. Got {len(everyone)} instead.")
+    asked = sum(count or 1 for count in counts)
+    if asked > len(everyone):
+        raise DataError(f"`data.{key}` must hold {asked} patients or more. Got {len(everyone)} instead.")
+    left = len(everyone) - sum(count or 0 for count in counts)
+    sizes = [left if count is None else count for count in counts]
     order = everyone[np.random.default_rng(seed).permutation(len(everyone))]
-    parts = np.split(order[: sum(counts)], np.cumsum(counts)[:-1])
-    private, public, test = (volumes[np.flatnonzero(np.isin(volumes.patients, part))] for part in parts)
-    return private.private(), public.public(), test.public()
+    parts = np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])
+    return [volumes[np.flatnonzero(np.isin(volumes.patients, part))] for part in parts]
+
+
+def _read(volumes: Volumes, kept: Path | None, read: Callable[[Path | None], Any]) -> Any:
+    """Read scans to memory, or to files that are mapped where they are larger than that."""
+    expected = 4 * len(volumes) * math.prod(volumes.size) * len(volumes.scans[0].images)
+    if kept is None or expected <= HELD:
+        return read(None)
+    kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        return read(kept)
+    finally:
+        shutil.rmtree(kept, ignore_errors=True)  # what is mapped stays without a name, and goes with the process
 
 
 def _real(section: Any) -> bool:

@@ -16,7 +16,7 @@ from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import Event
 from tutelage.privacy.ledger import Entry, Ledger, charges, read_lines
 from tutelage.report import stages
-from tutelage.runs import CONTROLS, CORRECTED, STAGES, RunFolder
+from tutelage.runs import CONTROLS, CORRECTED, STAGES, STRONG, RunFolder
 
 
 def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None) -> RunFolder:
@@ -106,6 +106,7 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
         verdict=stages.verdict(scores) if masks else _verdict(scores),
         controls_note=_controls_note(scores, inside=inside),
         scores_svg=plots.svg(plots.scores_chart(scores)) if scores and not masks else "",
+        data=g.get("data"),  # older runs do not say
         events=[_described(event) for event in g["events"]],
     )
 
@@ -135,7 +136,7 @@ def _verdict(scores: dict[str, float]) -> str:
 
 
 def _controls_note(scores: dict[str, float], *, inside: bool) -> str:
-    known = dict.fromkeys((*CONTROLS, *CORRECTED, *STAGES))
+    known = dict.fromkeys((*CONTROLS, *CORRECTED, *STRONG, *STAGES))
     read = [name.removeprefix("control: ").removeprefix("stage: ") for name in known if name in scores]
     if not read:
         return "Controls that read private data are under private/, not here."

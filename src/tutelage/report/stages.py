@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import final
 
+from tutelage.metrics import BESIDE
+
 EMPTY = "control: public only, no answers (ε = 0)"
 STUDENT = "private student"
 #: Names in scores.json, what the page calls them, what they are, and whose side they are on.
@@ -19,6 +21,7 @@ _CONTROLS = (
     ("control: non-private, all private masks", "non-private", "the same student, told every private mask", "private"),
     ("control: mean shape, as the student's label", "mean shape as label", "a student told one shape for all images", "control"),
     ("control: mean shape, constant", "mean shape", "the mean of all answers, whatever the image", "control"),
+    ("control: public masks alone (ε = 0)", "public masks", "a student told the public masks, no answers: ε = 0", "control"),
     (EMPTY, "empty mask", "public only, ε = 0: says nothing everywhere", "control"),
 )
 
@@ -42,9 +45,16 @@ def is_masks(scores: dict[str, float]) -> bool:
 def rows(scores: dict[str, float]) -> tuple[list[Row], list[Row]]:
     """Give the way from teacher to student, and the controls, as far as this page may show them."""
     way, controls = (
-        [Row(name, what, side, scores[key]) for key, name, what, side in table if key in scores] for table in (_WAY, _CONTROLS)
+        [Row(name, what + beside(scores, key), side, scores[key]) for key, name, what, side in table if key in scores]
+        for table in (_WAY, _CONTROLS)
     )
     return way, controls
+
+
+def beside(scores: dict[str, float], key: str) -> str:
+    """Give the other measures of a row, which are on public data as its Dice is; nothing where there are none."""
+    found = [f"{measure} {scores[f'{measure}: {key}']:.3g}" for measure in BESIDE if f"{measure}: {key}" in scores]
+    return f" · {', '.join(found)}" if found else ""
 
 
 def verdict(scores: dict[str, float]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from tutelage.data.dataset import Public
 from tutelage.metrics import dice
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
+from tutelage.nets.warps import VOLUMES
 from tutelage.planning import MeanPlan
 from tutelage.privacy import accounting
 from tutelage.report import plots
@@ -19,72 +21,118 @@ from tutelage.reproduction import drawing
 from tutelage.reproduction.compression import behind
 from tutelage.reproduction.findings import Finding, Table
 from tutelage.reproduction.pools import Bench
+from tutelage.reproduction.studies import LEVELS
 from tutelage.students.masks import MaskStudent
 
 TEACHERS = 100  # the paper does not say how many its noise was calibrated for
 DELTA = 1e-5
+NO_NOISE = "no noise"
+FEWEST = 8  # answers that a curve begins with, at least
 
 
 def students(bench: Bench) -> Finding:
     """Train students on N true masks behind an autoencoder and calibrated noise: no teachers, as in the paper."""
-    counts = [16, 64, 128] if bench.small else [32, 128, 512, 2048]
-    epsilons = [2.0, 8.0, math.inf]
-    pool, test = bench.images(max(counts), seed=21), bench.images(bench.count(300, 2048), seed=22)
-    shapes = bench.masks(bench.count(4000, 16_384), seed=23)
-    public = Public.of(np.zeros((len(shapes), 1)), shapes)
+    every = {name: _curves(bench, name) for name in bench.sets}
+    labels = {"xscale": "log", "xlabel": "answers N", "ylabel": "Dice of the student"}
+    groups = [(found["curves"], {**labels, "xticks": found["counts"], "title": name}) for name, found in every.items()]
+    drawing.save(drawing.curves(groups), bench.out / "students" / "students.svg")
+    return Finding(
+        name="students",
+        title="000 Fig. 3: a student's Dice over the number of answers",
+        settings="",
+        tables=tuple(_table(name, found) for name, found in every.items()),
+        pictures=("students.svg",),
+        numbers=every,
+        remarks=(
+            f"True masks stand in for teachers, as in the paper, which does not say for how many its noise was: here {TEACHERS}. "
+            "Scenes are those with the animal, as every scan of the paper holds a tumour. "
+            + " ".join(_shown(name, found) for name, found in every.items()),
+        ),
+    )
+
+
+def _curves(bench: Bench, name: str) -> dict[str, Any]:
+    """Measure all students of one set."""
+    most = (128 if bench.small else 2048) if name == "scenes" else 10**9
+    pool, test, shapes = bench.lessons(name, most)
+    counts = _counts(len(pool))
     curves: drawing.Curves = {}
     sigmas: dict[str, list[float]] = {}
     coders: dict[float, Autoencoder] = {}
-    for epsilon in epsilons:
-        name = "no noise" if math.isinf(epsilon) else f"ε = {epsilon:g}"
+    for epsilon in (2.0, 8.0, math.inf):
+        title = NO_NOISE if math.isinf(epsilon) else f"ε = {epsilon:g}"
         found = []
         for count in counts:
             sigma = 0.0
             if math.isfinite(epsilon):
                 sigma = MeanPlan(TEACHERS, count, None, epsilon, DELTA, "ball", 16).solved().sigma or 0.0
-            sigmas.setdefault(name, []).append(sigma)
-            coders[sigma] = coders.get(sigma) or _coder(bench, public, sigma)
+            sigmas.setdefault(title, []).append(sigma)
+            coders[sigma] = coders.get(sigma) or _coder(bench, shapes, sigma)
             found.append(_student(bench, coders[sigma], pool[:count], test, sigma))
-            bench.say("students", len(found), len(counts))
-        curves[name] = (counts, found)
+            bench.say(f"{name}: students", len(found), len(counts))
+        curves[title] = (counts, found)
     exact = _student(bench, None, pool, test, 0.0)
     curves["true masks"] = (counts[-1:], [exact])
-    labels = {"xscale": "log", "xlabel": "answers N", "ylabel": "Dice of the student", "xticks": counts}
-    drawing.save(drawing.curves([(curves, labels)]), bench.out / "students" / "students.svg")
+    return {"counts": counts, "curves": curves, "sigmas": sigmas, "true masks": exact}
+
+
+def _counts(most: int) -> list[int]:
+    """List numbers of answers: all there are, and a quarter of them, and so on, while there is something to learn from."""
+    counts = [most]
+    while len(counts) < 4 and counts[0] >= 4 * FEWEST:
+        counts.insert(0, counts[0] // 4)
+    return counts
+
+
+def _table(name: str, found: dict[str, Any]) -> Table:
     rows = []
-    for name, noises in sigmas.items():
-        cells = zip(curves[name][1], noises, strict=True)
-        rows.append((name, *(f"{score:.3f} (σ {sigma:.2f})" for score, sigma in cells)))
-    headings = ("", *(f"N = {count}" for count in counts))
-    return Finding(
-        name="students",
-        title="000 Fig. 3: a student's Dice over the number of answers",
-        settings="",
-        tables=(Table(f"Dice; K = {TEACHERS}, δ = {DELTA:g}, noise exact for all N answers", headings, tuple(rows)),),
-        pictures=("students.svg",),
-        numbers={"curves": curves, "sigmas": sigmas, "true masks": exact},
-        remarks=(
-            f"True masks stand in for teachers, as in the paper; {counts[-1]} of them without a codec give {exact:.3f}. "
-            f"The paper does not say for how many teachers its noise was: here {TEACHERS}.",
-        ),
-    )
+    for title, noises in found["sigmas"].items():
+        cells = zip(found["curves"][title][1], noises, strict=True)
+        rows.append((title, *(f"{score:.3f} (σ {sigma:.2f})" for score, sigma in cells)))
+    headings = ("", *(f"N = {count}" for count in found["counts"]))
+    return Table(f"{name}: Dice; K = {TEACHERS}, δ = {DELTA:g}, noise exact for all N answers", headings, tuple(rows))
+
+
+def _shown(name: str, found: dict[str, Any]) -> str:
+    """Say plainly what the curves of a set show: what the codec takes off, what the noise does, and which N is best."""
+    counts, most = found["counts"], found["counts"][-1]
+    clean, exact = found["curves"][NO_NOISE][1][-1], found["true masks"]
+    told = [f"{name}: {most:,} true masks without a codec give {exact:.3f}, behind it without noise {clean:.3f}"]
+    for title in found["sigmas"]:
+        scores = found["curves"][title][1]
+        best = max(range(len(counts)), key=scores.__getitem__)
+        if title != NO_NOISE:
+            told.append(f"at {title} the best is {scores[best]:.3f}, with N = {counts[best]:,}")
+    return "; ".join(told) + ". More answers are more to learn from and, at one ε, more noise on each."
 
 
 def _coder(bench: Bench, public: Public, sigma: float) -> Autoencoder:
     """Train the codec under the noise that it will meet (Eq. 15)."""
-    steps = bench.count(200, 3000)
-    return Autoencoder.fit(public, dim=16, activation="clip", noise=sigma, steps=steps, device=bench.device)
+    assert public.targets is not None
+    flat = public.targets.ndim == 3
+    steps, batch = bench.count(200, 3000 if flat else 1000), 64 if flat else 16
+    return Autoencoder.fit(
+        public, dim=16, activation="clip", noise=sigma, steps=steps, batch=min(batch, len(public)), device=bench.device
+    )
 
 
 def _student(bench: Bench, coder: Autoencoder | None, pool: Public, test: Public, sigma: float) -> float:
     assert pool.targets is not None
     assert test.targets is not None
     values = pool.targets if coder is None else behind(coder, pool.targets, sigma, 24)
-    widths = (8, 16) if bench.small else (16, 32, 64)
-    training = Training(steps=bench.count(150, 2000), batch=8, rate=1e-2 if bench.small else 2e-3, augmentation=None)
-    student = MaskStudent(UNet(shape=(1, bench.size, bench.size), widths=widths), training=training, device=bench.device)
+    shape = tuple(pool.inputs.shape[1:])
+    network = UNet(shape=shape, widths=(8, 16) if bench.small else (16, 32, 64))
+    student = MaskStudent(network, training=_training(bench, len(shape) == 3), device=bench.device)
     model = student.fit(pool.unlabelled(), Answers(np.arange(len(pool)), np.asarray(values)))
     return float(dice(model.predict(test.inputs), test.targets).mean())
+
+
+def _training(bench: Bench, flat: bool) -> Training:
+    if bench.small:
+        return Training(steps=bench.count(150, 0), batch=8, rate=1e-2, augmentation=None)
+    if flat:
+        return Training(steps=bench.count(0, 4000), batch=32, rate=2e-3, augmentation=LEVELS)
+    return Training(steps=bench.count(0, 400), batch=4, rate=2e-3, augmentation=VOLUMES)
 
 
 def teachers(bench: Bench) -> Finding:

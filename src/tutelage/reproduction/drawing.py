@@ -56,7 +56,7 @@ def curves(groups: Sequence[tuple[Curves, dict[str, Any]]]) -> Figure:
     return figure
 
 
-def components(rows: Sequence[tuple[float, int, int, float, float]], pixels: int) -> Figure:
+def components(rows: Sequence[tuple[float, int, int, float, float]], pixels: int, *, title: str) -> Figure:
     """Show the error and the share of components over the noise, by the criterion and by search (000 Fig. 1)."""
     figure, (left, right) = panels(2)
     variance = [row[0] ** 2 for row in rows]
@@ -65,7 +65,7 @@ def components(rows: Sequence[tuple[float, int, int, float, float]], pixels: int
         axes.plot(variance, [row[searched] / scale for row in rows], color=ORANGE, marker="o", label="exhaustive search")
         axes.plot(variance, [row[chosen] / scale for row in rows], color=BLUE, ls="--", marker="x", label="variance > σ²")
         axes.set(xscale="log", xlabel="variance of the noise, σ²")
-    left.set(ylabel="squared error of a mask", yscale="log")
+    left.set(ylabel="squared error of a mask", yscale="log", title=f"{title}, {pixels:,} pixels")
     right.set(ylabel="share of components kept", ylim=(0, None))
     right.legend(frameon=False, fontsize=8)
     return figure

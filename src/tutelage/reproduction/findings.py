@@ -47,6 +47,7 @@ class Finding:
     remarks: tuple[str, ...] = ()
     numbers: dict[str, Any] | None = None
     seconds: float = 0.0
+    device: str = ""  # what it was computed on: what is kept may come from another machine than the page
     missing: str = ""
 
     def markdown(self) -> str:
@@ -67,15 +68,17 @@ class Finding:
         draft.replace(folder / "figures.json")
 
     @classmethod
+    def of(cls, plain: dict[str, Any]) -> Finding:
+        """Take it out of plain data."""
+        tables = tuple(Table(one["title"], tuple(one["headings"]), tuple(map(tuple, one["rows"]))) for one in plain["tables"])
+        checks = tuple(Check(**one) for one in plain["checks"])
+        listed = {name: tuple(plain[name]) for name in ("pictures", "remarks")}
+        return cls(**{**plain, **listed, "tables": tables, "checks": checks})
+
+    @classmethod
     def read(cls, folder: Path) -> Finding | None:
         """Read what was kept, if anything was."""
         try:
-            told = json.loads((folder / "figures.json").read_text(encoding="utf-8"))
-            told["tables"] = tuple(
-                Table(one["title"], tuple(one["headings"]), tuple(map(tuple, one["rows"]))) for one in told["tables"]
-            )
-            told["checks"] = tuple(Check(**one) for one in told["checks"])
-            told["pictures"], told["remarks"] = tuple(told["pictures"]), tuple(told["remarks"])
-            return cls(**told)
+            return cls.of(json.loads((folder / "figures.json").read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
             return None  # computed anew: nothing here was paid for out of a budget

@@ -13,24 +13,28 @@ from typing import Any, final
 import numpy as np
 
 from tutelage.data.sources import MissingFiles
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import Error, RecipeError
 from tutelage.recipes.recipe import Recipe
 from tutelage.recipes.run import is_benchmark, run
 from tutelage.report.page import report
 from tutelage.reproduction.rows import Row
-from tutelage.runs import CONTROLS, CORRECTED, RunFolder
+from tutelage.runs import CONTROLS, CORRECTED, STRONG, RunFolder
 
 Progress = Callable[[str, int, int], None]
 CAPTION = (
     "Accuracy on the held-out part of the test set. ε is the figure to quote, whatever the votes were; "
     "sanitised is its data-dependent reading, released with noise that was paid for. "
     "Raw is the data-dependent ε itself: it is private, lies under private/, and is shown only because these data sets "
-    "are public anyway. What was published is such a raw figure."
+    "are public anyway. What was published is such a raw figure. "
+    "Non-private: without noise or clip, on all private records. "
+    "Without noise: the teachers' plurality or, where every record is a teacher, the same learner from the clipped corrections."
 )
 HEADINGS = (
-    "row", "published", "student", "true labels", "non-private", "plurality", "public only",
+    "row", "published", "student", "true labels", "same learner, non-private", "boosted trees, non-private",
+    "plurality, no noise", "same learner, no noise", "public only",
     "ε published", "ε", "sanitised", "raw", "answered of asked", "verdict",
 )  # fmt: skip
+_ACCURACIES = ("student", "true_labels", "non_private", "boosted", "plurality", "no_noise", "public_only")  # as HEADINGS has them
 
 
 @final
@@ -41,7 +45,8 @@ class Figures:
     seed: int
     student: float
     true_labels: float | None
-    non_private: float | None
+    non_private: float | None  # the student's own learner on all private records
+    boosted: float | None = None  # a strong learner of tables on all private records
     plurality: float | None
     no_noise: float | None  # where every record is a teacher: the same corrections
     public_only: float | None
@@ -51,8 +56,9 @@ class Figures:
     sanitised: float | None
     raw: float | None
     delta: float
-    asked: int
-    answered: int
+    asked: int  # different questions: a second copy of a record is answered again, free
+    answered: int  # of these
+    labelled: int | None = None  # records of the pool with an answer, copies included
 
 
 @final
@@ -62,7 +68,8 @@ class Result:
 
     row: Row
     runs: tuple[Figures, ...] = ()
-    missing: str = ""
+    missing: str = ""  # files that are not here: the row is skipped
+    failed: str = ""  # anything else that stopped it
 
     @property
     def below(self) -> bool:
@@ -72,6 +79,8 @@ class Result:
     @property
     def verdict(self) -> str:
         """Say how the row went."""
+        if self.failed:
+            return "failed"
         if not self.runs:
             return "skipped"
         if self.row.bar is None:
@@ -87,12 +96,18 @@ class Result:
         return [
             self.row.title,
             published,
-            *(_share(shown[name]) for name in ("student", "true_labels", "non_private", "plurality", "public_only")),
+            *(_share(shown[name]) for name in _ACCURACIES),
             "" if told is None else f"{told.epsilon:g}",
             *(_number(shown[name]) for name in ("epsilon", "sanitised", "raw")),
-            f"{_number(shown['answered'])} of {_number(shown['asked'])}" if self.runs else "",
+            self._answered(shown) if self.runs else "",
             self.verdict,
         ]
+
+    @staticmethod
+    def _answered(shown: dict[str, list[float]]) -> str:
+        told = f"{_number(shown['answered'])} of {_number(shown['asked'])}"
+        more = shown["labelled"] and shown["labelled"] != shown["answered"]
+        return f"{told}; {_number(shown['labelled'])} labels, since copies are free" if more else told
 
 
 def reproduce(
@@ -105,20 +120,22 @@ def reproduce(
     engine: str = "auto",
     progress: Progress | None = None,
 ) -> Result:
-    """Carry out a row, or read it where it is finished; missing files skip it and say what is missing."""
-    done = []
-    for seed in range(seeds):
-        recipe = row.recipe(seed)
-        folder = RunFolder(out / row.name / f"seed-{recipe.seed}")
-        if not finished(folder, recipe):
-            try:
+    """Carry out a row, or read it where it is finished; what stops it is told in its result and stops no other row."""
+    done: list[Figures] = []
+    try:
+        for seed in range(seeds):
+            recipe = row.recipe(seed)
+            folder = RunFolder(out / row.name / f"seed-{recipe.seed}")
+            if not finished(folder, recipe):
                 files = None if recipe.data.set == "digits" else data
                 run(recipe, folder.root, data=files, device=device, engine=engine, resume=True, progress=progress)
-            except MissingFiles as error:
-                return Result(row=row, runs=tuple(done), missing=str(error))
-        if not folder.report.exists():
-            report(folder.root, name=recipe.name)
-        done.append(read(folder, recipe))
+            if not folder.report.exists():
+                report(folder.root, name=recipe.name)
+            done.append(read(folder, recipe))
+    except MissingFiles as error:
+        return Result(row=row, runs=tuple(done), missing=str(error))
+    except Error as error:
+        return Result(row=row, runs=tuple(done), failed=f"{type(error).__name__}: {error}")
     return Result(row=row, runs=tuple(done))
 
 
@@ -140,12 +157,14 @@ def read(folder: RunFolder, recipe: Recipe) -> Figures:
     told = json.loads(folder.guarantee.read_text(encoding="utf-8"))
     scores = json.loads(folder.scores.read_text(encoding="utf-8"))
     counts = {event["kind"]: event["count"] for event in told["events"]}
+    paid = [counts[kind] for kind in ("Threshold", "NoisyMax", "Gaussian") if kind in counts]  # tests, where there are any, first
     raw = folder.private / "data_dependent_epsilon.npy"
     return Figures(
         seed=recipe.seed,
         student=scores["private student"],
         true_labels=scores.get("control: same questions, true labels"),
         non_private=scores.get(CONTROLS[0]),
+        boosted=scores.get(STRONG[0]),
         plurality=scores.get(CONTROLS[1]),
         no_noise=scores.get(CORRECTED[1]),
         public_only=scores.get("control: public only, no answers (ε = 0)"),
@@ -155,8 +174,10 @@ def read(folder: RunFolder, recipe: Recipe) -> Figures:
         sanitised=None if told["sanitised_epsilon"] is None else float(told["sanitised_epsilon"]),
         raw=float(np.load(raw, allow_pickle=False)) if raw.exists() else None,
         delta=told["delta"],
-        asked=next((counts[kind] for kind in ("Threshold", "NoisyMax", "Gaussian") if kind in counts), 0),
-        answered=told["labels"]["released"],
+        asked=paid[0] if paid else 0,
+        # Fewer are paid for than labelled where the pool holds a record twice; more where a kill came before an answer.
+        answered=min(told["labels"]["released"], paid[-1] if paid else 0),
+        labelled=told["labels"]["released"],
     )
 
 
@@ -173,6 +194,7 @@ def document(results: list[Result]) -> list[dict[str, Any]]:
             "bar": result.row.bar,
             "verdict": result.verdict,
             "missing": result.missing or None,
+            "failed": result.failed or None,
             "mean": {field.name: _plain(_spread(result.runs, field.name), _mean) for field in _MEASURED},
             "sd": {field.name: _plain(_spread(result.runs, field.name), _sd) for field in _MEASURED},
             "runs": [
@@ -190,8 +212,11 @@ def write(results: list[Result], out: Path) -> tuple[Path, Path]:
     plain.write_text(json.dumps(document(results), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     rows = [HEADINGS, ["---"] * len(HEADINGS), *(result.cells() for result in results)]
     table = "\n".join("| " + " | ".join(cells) + " |" for cells in rows)
-    skipped = "".join(f"\n## {result.row.title}: skipped\n\n{result.missing}\n" for result in results if result.missing)
-    page.write_text(f"# PATE: published and ours\n\n{CAPTION}\n\n{table}\n{skipped}", encoding="utf-8")
+    stopped = [result for result in results if result.failed or result.missing]
+    reasons = "".join(
+        f"\n## {one.row.title}: {'failed' if one.failed else 'skipped'}\n\n{one.failed or one.missing}\n" for one in stopped
+    )
+    page.write_text(f"# PATE: published and ours\n\n{CAPTION}\n\n{table}\n{reasons}", encoding="utf-8")
     return plain, page
 
 

@@ -21,10 +21,12 @@ from tutelage.reproduction.scans import BRATS, HIPPOCAMPUS, Scans
 Array = npt.NDArray[Any]
 Progress = Callable[[str, int, int], None]
 Made = TypeVar("Made")
-FORM = 3  # raise it when figures are computed otherwise: what was kept is then computed anew
+FORM = 4  # raise it when figures are computed otherwise: what was kept is then computed anew
 SMALL, FULL = 16, 64
 TEMPLATES = Path("sisi/raw_images")
 GRAIN = 0.6  # deviation of the grain on an animal of brightness 1, in small images
+KNOWN = (200, 60)  # patients whose masks a codec is fitted to, and those it is tried on
+THIRDS = (130, 130, 75)  # patients of 000: for the codec, for the student, to test on
 _SPARE = 2.4  # scenes drawn per scene with the animal: about half hold none
 _PASS = 4096  # scenes per seed at full size: what a thread draws at a time
 
@@ -62,9 +64,9 @@ class Bench:
     @property
     def settings(self) -> str:
         """Name what figures are computed with: what was kept under another name is computed anew."""
-        volumes, shown = " and ".join(self.volumes) or "scenes alone", ", public data" if self.public_data else ""
-        size = "small" if self.small else "full"
-        return f"form {FORM}, {size}, scale {self.scale:g}, {volumes}, seeds {self.seeds}{shown}"
+        held = " and ".join((*(("scenes",) if self.draws else ()), *self.volumes)) or "nothing"
+        size, shown = "small" if self.small else "full", ", public data" if self.public_data else ""
+        return f"form {FORM}, {size}, scale {self.scale:g}, {held}, seeds {self.seeds}{shown}"
 
     @property
     def shows(self) -> bool:
@@ -76,15 +78,30 @@ class Bench:
         """Give the side of a scene."""
         return SMALL if self.small else FULL
 
+    @property
+    def draws(self) -> bool:
+        """Tell whether scenes can be drawn."""
+        return self.small or self._has(TEMPLATES)
+
+    @property
+    def sets(self) -> tuple[str, ...]:
+        """Name the sets whose masks may be measured without noise: scenes, and volumes that are said to be published."""
+        found = (*(("scenes",) if self.draws else ()), *(self.volumes if self.public_data else ()))
+        if not found:
+            others = f"or volumes ({HIPPOCAMPUS}, {BRATS}) that --public-data says are published"
+            raise MissingFiles(
+                f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws), {others}. Got none instead."
+            )
+        return found
+
     @cached_property
     def scenes(self) -> Scenes:
         """Draw with the embedded silhouettes when small, else with the real templates."""
         if self.small:
             return Scenes(self.size)
-        folder = None if self.data is None else self.data / TEMPLATES
-        if folder is None or not folder.is_dir():
+        if not self.draws:
             raise MissingFiles(f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws). Got none instead.")
-        return Scenes(self.size, templates=folder)
+        return Scenes(self.size, templates=self._folder(TEMPLATES))
 
     def masks(self, count: int, *, seed: int) -> Array:
         """Draw masks (count, size, size). Small ones all hold an animal; at full size about half are empty, as in the thesis."""
@@ -146,18 +163,45 @@ class Bench:
             raise MissingFiles(f"`data` must hold {HIPPOCAMPUS} (imagesTr, labelsTr) or {BRATS}. Got no such folder instead.")
         return self.scans[0]
 
-    def drawn(self, train: Sequence[int], test: int) -> tuple[Public, Array]:
+    def drawn(self, train: Sequence[int], test: Sequence[int]) -> tuple[Public, Array]:
         """Give public masks of scenes, and others."""
         masks = self.masks(self.count(*train), seed=1)
-        return Public.of(np.zeros((len(masks), 1)), masks), self.masks(max(2, round(self.scale * test)), seed=2)
+        return _shapes(masks, f"{len(masks)} masks of seed 1"), self.masks(self.count(*test), seed=2)
 
-    def masks_of(self, name: str, train: Sequence[int], test: int) -> tuple[Public, Array]:
-        """Give public masks and others of one set: scenes, or the volumes of this name."""
+    def masks_of(self, name: str, train: Sequence[int], test: Sequence[int]) -> tuple[Public, Array]:
+        """Give public masks and others of one set: scenes, or the volumes of this name, where they are other people's."""
         if name == "scenes":
             return self.drawn(train, test)
+        masks = np.asarray(self.named(name).everyone.targets)
+        known, fresh = self.named(name).split(KNOWN)
+        return _shapes(masks[known], f"{name}, {len(known)} masks"), masks[fresh]
+
+    def named(self, name: str) -> Scans:
+        """Give the volumes of this name."""
         (scans,) = (some for some in self.scans if some.name == name)
-        masks = np.asarray(scans.everyone.targets)
-        order = np.random.default_rng(0).permutation(len(masks))
-        some = round(len(masks) * 0.77)  # 200 of the hippocampus' 260
-        known, fresh = masks[order[:some]], masks[order[some:]]
-        return Public.of(np.zeros((len(known), 1)), known), fresh
+        return scans
+
+    def lessons(self, name: str, count: int) -> tuple[Public, Public, Public]:
+        """Give what a student of true masks learns from, what it is tested on, and other masks for the codec.
+
+        Of scenes only those with the animal, as every scan holds what is looked for; of volumes the division of 000.
+        """
+        if name == "scenes":
+            masks = self.masks(self.count(4000, 16_384), seed=23)
+            return self._holding(count, 21), self._holding(self.count(300, 2048), 22), _shapes(masks, "masks of seed 23")
+        scans = self.named(name)
+        shapes, asked, tested = (scans.everyone[some] for some in scans.split(THIRDS))
+        return asked[:count], tested, shapes
+
+    def _holding(self, count: int, seed: int) -> Public:
+        """Draw scenes with the animal alone: where half the masks are empty, to find nothing is hard to beat."""
+        if self.small:
+            return self.images(count, seed=seed)
+        found = self.images(int(_SPARE * count) + 64, seed=seed)
+        assert found.targets is not None
+        return found[np.flatnonzero(found.targets.any(axis=(1, 2)))[:count]]
+
+
+def _shapes(masks: Array, source: str) -> Public:
+    """Let masks stand without their images."""
+    return Public.of(np.zeros((len(masks), 1)), masks, source=source)

@@ -61,11 +61,11 @@ def made(
     return findings
 
 
-def told(findings: list[Finding], out: Path, *, as_json: bool) -> int:
+def told(findings: list[Finding], out: Path, *, as_json: bool, device: str = "auto") -> int:
     """Write the page and print it; give the exit code: 1 where a check fails, 2 where nothing could be made."""
     from tutelage.reproduction import segmentation
 
-    files = segmentation.write(findings, out)
+    files = segmentation.write(findings, out, device=device)
     if as_json:
         emit(segmentation.document(findings))
     else:

@@ -51,6 +51,8 @@ ROWS = (
     Row(name="mnist-ours-votes", title="MNIST, ours, pool test[:9000]", bar=0.99),
     Row(name="mnist-ours", title="MNIST, ours, pool test[:5000]", bar=0.99),
     Row(name="mnist-records", title="MNIST, every record a teacher, ours", bar=0.98),
+    Row(name="mnist-heir-votes", title="MNIST, every record a teacher, with an heir, ours, pool test[:9000]", bar=0.99),
+    Row(name="mnist-heir", title="MNIST, every record a teacher, with an heir, ours", bar=0.99),
     Row(name="fashion-mnist-ours", title="Fashion-MNIST, every record a teacher, ours", bar=0.88),
     Row(name="fashion-mnist-votes", title="Fashion-MNIST, 250 networks, ours"),
     Row(name="svhn-lnmax-500", title="SVHN, LNMax, 500 queries (2017)", bar=0.82,
@@ -83,7 +85,7 @@ ROWS = (
 
 def chosen(only: tuple[str, ...] = (), *, small: bool = False) -> list[Row]:
     """Pick the rows of some data sets, or some rows by their names; full size or small."""
-    sets = {row.name: row.recipe().data.set.removesuffix("-extra") for row in ROWS}
+    sets = {row.name: _common(row.recipe().data.set) for row in ROWS}
     known = tuple(dict.fromkeys([*sets.values(), *sets]))
     for word in only:
         if word not in known:
@@ -95,3 +97,8 @@ def chosen(only: tuple[str, ...] = (), *, small: bool = False) -> list[Row]:
         raise RecipeError(f"`only` must name data sets with a {size} row ({'leave out' if small else 'add'} --small?). "
                           f"Got {', '.join(only)} instead.")  # fmt: skip
     return picked
+
+
+def _common(name: str) -> str:
+    """Name what a set and its variants (more records, another target) have in common."""
+    return name.removesuffix("-extra").removesuffix("-at-all")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -24,13 +25,13 @@ class Scans:
 
     name: str
     everyone: Public
-    patients: Array  # (volumes,)
-    parts: tuple[int, int, int]  # private, public and test patients of the whole set
+    patients: Array  # (volumes,): who is in each; a patient may have several
+    parts: tuple[int, int, int]  # private, public and test patients, as proportions
     norm: float | None = None  # of a mask, from the literature; without one a quantile of the public masks'
 
     @classmethod
     def hippocampus(cls, folder: Path, *, thin: int = 1) -> Scans:
-        """Read the Decathlon's Task04, every `thin`-th voxel of it."""
+        """Read the Decathlon's Task04, every `thin`-th voxel of it: 260 volumes of 170 people, of whom 90 have both sides in."""
         norm = 58.0  # √(3.4 cm³ at 1 mm), which published studies give: no mask was looked at
         return _read("hippocampus", Volumes.decathlon(folder, size=CROP), thin, (200, 40, 20), norm)
 
@@ -39,14 +40,16 @@ class Scans:
         """Read a BraTS training folder, every `thin`-th voxel: 335 patients in full would be 48 GB. 003 had 248, 62 and 25."""
         return _read("brats", Volumes.brats(folder, size=BRAIN), thin, (248, 62, 25), None)
 
-    def divided(self, *, seed: int = 0) -> tuple[Private, Public, Public]:
-        """Divide the patients, never the volumes of one: those who are private, who are asked about, who are tested on."""
+    def split(self, parts: Sequence[float], *, seed: int = 0) -> list[Array]:
+        """Divide the patients, never the volumes of one, in these proportions: the volumes of each part, by their numbers."""
         names = np.unique(self.patients)
         order = np.random.default_rng(seed).permutation(len(names))
-        ends = np.rint(np.cumsum(self.parts) * len(names) / sum(self.parts)).astype(int)
-        inside, asked, tested = (
-            np.flatnonzero(np.isin(self.patients, names[some])) for some in np.split(order, ends[:2])
-        )  # fmt: skip
+        ends = np.rint(np.cumsum(parts) * len(names) / sum(parts)).astype(int)
+        return [np.flatnonzero(np.isin(self.patients, names[some])) for some in np.split(order, ends[:-1])]
+
+    def divided(self, *, seed: int = 0) -> tuple[Private, Public, Public]:
+        """Divide the patients into those who are private, who are asked about, and who are tested on."""
+        inside, asked, tested = self.split(self.parts, seed=seed)
         every = self.everyone
         assert every.targets is not None
         private = Private.of(

@@ -12,7 +12,7 @@ from typing import Any, final
 from tutelage.data.sources import MissingFiles
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes.sections import unknown
-from tutelage.reproduction import activation, components, compression, curves, stages
+from tutelage.reproduction import activation, components, compression, curves, origin, stages
 from tutelage.reproduction.findings import Finding
 from tutelage.reproduction.pools import Bench
 
@@ -67,7 +67,8 @@ def reproduce(item: Item, bench: Bench) -> Finding:
         made = item.make(bench)
     except MissingFiles as error:
         return Finding(name=item.name, title=item.title, settings=settings, missing=str(error))
-    finding = replace(made, settings=settings, seconds=round(time.perf_counter() - begin, 1))
+    took = round(time.perf_counter() - begin, 1)
+    finding = replace(made, settings=settings, seconds=took, device=origin.where(bench.device))
     finding.save(folder)
     return finding
 
@@ -75,6 +76,12 @@ def reproduce(item: Item, bench: Bench) -> Finding:
 def document(findings: list[Finding]) -> list[dict[str, Any]]:
     """Write findings as plain data."""
     return [json.loads(json.dumps(asdict(finding))) for finding in findings]
+
+
+def read(path: Path) -> list[Finding]:
+    """Read a summary; one that an earlier version wrote is a list of figures without a head."""
+    told = json.loads(path.read_text(encoding="utf-8"))
+    return [Finding.of(one) for one in (told["figures"] if isinstance(told, dict) else told)]
 
 
 CAPTION = (
@@ -85,11 +92,12 @@ CAPTION = (
 )
 
 
-def write(findings: list[Finding], out: Path) -> tuple[Path, Path]:
-    """Leave a summary for programs and a page for people."""
+def write(findings: list[Finding], out: Path, *, device: str = "auto") -> tuple[Path, Path]:
+    """Leave a summary for programs, with where it comes from at its head, and a page for people."""
     out.mkdir(parents=True, exist_ok=True)
     plain, page = out / "segmentation.json", out / "segmentation.md"
-    plain.write_text(json.dumps(document(findings), indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
+    record = {**origin.head("segmentation", device), "figures": document(findings)}
+    plain.write_text(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     took = sum(finding.seconds for finding in findings)
     body = "\n".join(finding.markdown() for finding in findings)
     page.write_text(f"# Segmentation: the papers' figures\n\n{CAPTION}\n\n{body}\n{took:.0f} s in all.\n", encoding="utf-8")

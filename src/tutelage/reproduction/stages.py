@@ -20,11 +20,11 @@ from tutelage.codecs.pca import PCA
 from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.data.dataset import Public
 from tutelage.nets.inputs import pick_device
-from tutelage.nets.unet import UNet
 from tutelage.planning import Aggregation, MeanPlan
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
-from tutelage.reproduction import drawing, studies
+from tutelage.reproduction import direct, drawing, studies
+from tutelage.reproduction.direct import BASELINES
 from tutelage.reproduction.findings import Finding, Table
 from tutelage.reproduction.pools import FORM, Bench
 from tutelage.reproduction.studies import Column, Study
@@ -47,8 +47,10 @@ ROWS = (
     ("mean shape, as the student's label", "control: mean shape, as the student's label"),
     ("mean shape itself", "control: mean shape, constant"),
 )
+STUDENT = "student"
+BESIDE = ((STUDENT, "private student"), *((name, name) for name in BASELINES))
 BEHIND = (*CONTROLS, *STAGES)  # no noise is on these: they stay behind the door unless the images are public for sure
-UNTOLD = "under private/"
+UNTOLD, APART, UNASKED = "under private/", "—", "not run"
 DRAWN = "Stages before the noise are not private: they are shown because every image here is drawn."
 SAID = (
     "Stages before the noise are not private: they are shown because whoever ran this said that the folder holds published "
@@ -60,12 +62,14 @@ KEPT = (
 )
 TOGETHER = 500  # networks of regions in one stack: some 30 GB
 PRICED = "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
+WINS = "A baseline that trains on the private data directly wins: {}."
 FACTS = (
     ("ε true", "epsilon", "**{:.4g}**"),
     ("δ", "delta", "{:g}"),
     ("σ on the mean", "sigma", "{:.3g}"),
     ("K", "teachers", "{:,}"),
     ("N", "queries", "{:,}"),
+    ("unit of ε", "unit", "{}"),
 )
 
 
@@ -84,20 +88,31 @@ def _made(bench: Bench, study: Study, *, shown: bool) -> Finding:
     columns = []
     for column in study.columns:
         runs = [_run(bench, study, column, seed, shown=shown) for seed in range(bench.seeds)]
+        if column.epsilon is not None and shown:  # on a stranger's data a baseline would be one more release, for a comparison
+            runs = [{**run, **_direct(bench, study, column, seed)} for seed, run in enumerate(runs)]
         columns.append({key: [run[key] for run in runs if key in run] for key in {key for run in runs for key in run}})
     rows = [(name, study.published.get(name, ""), *(_cell(column, key, shown=shown) for column in columns)) for name, key in ROWS]
+    for name in BASELINES:
+        cells = (_beside(column, found, name, shown=shown) for column, found in zip(study.columns, columns, strict=True))
+        rows.append((name, study.published.get(name, ""), *cells))
     rows.append(("ε claimed", study.published["ε claimed"], *("—" for _ in columns)))
     for name, key, form in FACTS:
         rows.append((name, study.published.get(name, ""), *(form.format(found[key][0]) for found in columns)))
     first = RunFolder(bench.out / study.name / study.columns[0].name / "seed-0")
     pictures = _strip(first, bench, study, shown=shown)
+    beaten = _beaten(study, columns)
     return Finding(
         name=study.name,
         title=study.title,
         settings="",
         tables=(Table("Dice at every stage", ("stage", "published", *(column.title for column in study.columns)), tuple(rows)),),
         pictures=pictures,
-        remarks=(*study.remarks, f"{KEPT if not shown else DRAWN if bench.small else SAID} {PRICED}"),
+        remarks=(
+            *study.remarks,
+            *((study.told,) if shown else ()),
+            *((WINS.format(beaten),) if beaten else ()),
+            f"{KEPT if not shown else DRAWN if bench.small else SAID} {PRICED}",
+        ),
         numbers={column.name: found for column, found in zip(study.columns, columns, strict=True)},
     )
 
@@ -113,6 +128,41 @@ def _cell(column: dict[str, list[float]], key: str, *, shown: bool) -> str:
     return mean if len(values) == 1 else f"{mean} ± {statistics.stdev(values):.3f}"
 
 
+def _beside(column: Column, found: dict[str, list[float]], name: str, *, shown: bool) -> str:
+    """Print a baseline, or why there is none: at a paper's own noise there is no honest (ε, δ) to train it at."""
+    if column.epsilon is None:
+        return APART
+    return (_cell(found, name, shown=shown) if shown else "") or UNASKED
+
+
+def _beaten(study: Study, columns: list[dict[str, list[float]]]) -> str:
+    """Name the columns whose student a baseline beats, and by which."""
+    told = []
+    for column, found in zip(study.columns, columns, strict=True):
+        scores = {name: statistics.fmean(found[key]) for name, key in BESIDE if found.get(key)}
+        best = max(scores, key=scores.__getitem__, default=STUDENT)
+        if best != STUDENT and STUDENT in scores:
+            told.append(f"{best} with {scores[best]:.3f} over the student's {scores[STUDENT]:.3f} in «{column.title}»")
+    return "; ".join(told)
+
+
+def _direct(bench: Bench, study: Study, column: Column, seed: int) -> dict[str, float]:
+    """Train the baselines at a column's (ε, δ, unit); columns of one price share them."""
+    assert column.epsilon is not None
+    told = f"{study.direct!r} {column.epsilon!r} {column.delta!r} {seed} {study.private!r} {study.test!r} {FORM}"
+    return direct.trained(
+        study.direct,
+        study.private,
+        study.test,
+        Budget(column.epsilon * (1 + 1e-9), column.delta, Unit(study.private.unit)),
+        kept=bench.out / study.name / "baselines" / f"{column.epsilon:g}-{column.delta:g}-seed-{seed}.json",
+        purpose=hashlib.sha256(told.encode()).hexdigest(),
+        device=bench.device,
+        seed=seed,
+        say=bench.say,
+    )
+
+
 def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) -> dict[str, Any]:
     """Carry out one transfer through the real door, or read it where it is finished."""
     folder = RunFolder(bench.out / study.name / column.name / f"seed-{seed}")
@@ -123,7 +173,7 @@ def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) 
         solved = plan.solved()
         epsilon, sigma = solved.epsilon, solved.sigma
     assert epsilon is not None
-    sizes = f"{len(study.shapes)} {study.widths} {study.norm} {FORM}"
+    sizes = f"{len(study.shapes)} {study.factory(column)!r} {study.norm} {FORM}"
     told = f"{column!r} {seed} {study.private!r} {study.public!r} {study.teaching!r} {study.crowded!r} {study.learning!r} {sizes}"
     purpose = hashlib.sha256(told.encode()).hexdigest()
     if not _finished(folder, purpose):
@@ -208,8 +258,8 @@ def _components(study: Study, column: Column) -> PCA:
 
 def _teachers(bench: Bench, study: Study, column: Column, seed: int) -> Segmenter | RegionTeachers:
     """Train teachers, or take up those of another column with as many: they never saw a codec."""
-    kept = bench.out / study.name / "private" / f"teachers-{column.teachers}-{seed}"
-    shape = tuple(study.private.inputs.shape[1:])
+    kind = "papers" if column.codec == "autoencoder" else "own"  # each has networks of its own
+    kept = bench.out / study.name / "private" / f"teachers-{FORM}-{kind}-{column.teachers}-{seed}"
     many = column.teachers > study.columns[0].teachers
     training = study.crowded if many else study.teaching
     given: dict[str, Any] = {"training": training, "device": bench.device, "seed": seed, "checkpoint": kept}
@@ -217,7 +267,7 @@ def _teachers(bench: Bench, study: Study, column: Column, seed: int) -> Segmente
         if bench.small:
             return RegionTeachers(_regions(study), engine="sequential", **given)
         return RegionTeachers(_regions(study), chunk=TOGETHER, **given)
-    return Segmenter(UNet(shape=shape, widths=study.widths), engine=_engine(bench), **given)
+    return Segmenter(study.factory(column), engine=_engine(bench), **given)
 
 
 def _regions(study: Study) -> RegionVotes:
@@ -233,9 +283,9 @@ def _engine(bench: Bench) -> Literal["auto", "sequential", "recorded"]:
 
 
 def _student(bench: Bench, study: Study, column: Column, seed: int) -> Callable[[], Any]:
-    network = UNet(shape=tuple(study.private.inputs.shape[1:]), widths=study.widths)
+    network = study.factory(column)
     if column.codec == "regions":
-        training = replace(study.crowded, steps=study.learning.steps)
+        training = replace(study.crowded, steps=max(2, 5 * study.crowded.steps // 3))  # one learns from more than each of many
         return lambda: RegionStudent(_regions(study), training=training, device=bench.device, seed=seed)
     if column.codec != "flips":
         return lambda: MaskStudent(network, training=study.learning, device=bench.device, seed=seed)
@@ -255,6 +305,7 @@ def _read(folder: RunFolder, column: Column, *, shown: bool) -> dict[str, Any]:
         "epsilon": float(told["epsilon"]),
         "delta": float(told["delta"]),
         "sigma": float(event.get("sigma", event.get("scale"))) / column.teachers,  # of votes: on their shares
+        "unit": told["unit"],
         "teachers": column.teachers,
         "queries": column.queries,
     }

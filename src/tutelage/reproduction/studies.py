@@ -9,17 +9,35 @@ from typing import Any, Literal, final
 import numpy as np
 
 from tutelage.data.dataset import Private, Public
+from tutelage.data.scenes import GREYS
+from tutelage.nets.networks import Factory
+from tutelage.nets.presets import Preset
 from tutelage.nets.training import Training
-from tutelage.nets.warps import SCENES, VOLUMES, Warp
+from tutelage.nets.unet import UNet
+from tutelage.nets.warps import VOLUMES, Warp
 from tutelage.planning import MeanPlan
+from tutelage.reproduction.direct import FEDERATION, Direct
 from tutelage.reproduction.pools import Bench
 from tutelage.teachers.regions import USUAL
 
 CLAIMED = (2.0, 1e-7)  # of the thesis
 SIGMA = 0.075  # of 003
+TEACHING, LEARNING = 16_000, 20_000  # batches until the thesis' networks have converged: of teachers, and of students
+LEVELS = Warp(flips=(-1,), greys=GREYS, nearest=True)  # of scenes: no outline changes, which is all that tells animals apart
+THESIS, TUMOURS = Preset("sisi-2d"), Preset("brats-3d")  # the papers' networks, which MONAI builds
 REGIONS = (
     " Ours: 500 networks look at one region of a scene at a time and vote for one, 512 times, as in benchmarks/scenes.py; their "
-    "«non-private» is such a network, too. Networks learn for seconds here, the thesis' until they had converged."
+    "«non-private» is such a network, too."
+)
+CONVERGED = (
+    " The papers' columns have the thesis' network (32 to 256 filters, 8×8 at its narrowest). Teachers learn for {teaching:,} "
+    "batches of {batch}, {epochs:.0f} times through their scenes, students and «non-private» for {learning:,} of {many}; the "
+    "learning rate falls to 0 at the end, so that all have come to rest."
+)
+DIRECT = (
+    "DP-SGD and noisy FedAvg train a small U-Net ({widths} filters) on the private {unit}s themselves, at the column's (ε, δ, "
+    "unit), one setting each: {steps} steps and {rounds} rounds. Both are priced replace-one from books of their own; every "
+    "column and every baseline is a release of its own, and whoever published several would pay for all of them together."
 )
 
 
@@ -53,12 +71,26 @@ class Study:
     public: Public
     test: Public
     shapes: Public  # public masks for the codec
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # of the U-Nets in our column, and in all columns where the paper's network is not used
     teaching: Training
     learning: Training
     crowded: Training  # of more teachers than the paper had, who have less to learn from
+    direct: Direct  # how the baselines train
+    network: Factory | None = None  # of the papers' columns, where it is another
     norm: float | None = None  # of masks under the orthant; without it a quantile of the shapes'
     remarks: tuple[str, ...] = ()
+
+    def factory(self, column: Column) -> Factory:
+        """Give the network of a column: the paper's in the paper's own method."""
+        if self.network is not None and column.codec == "autoencoder":
+            return self.network
+        return UNet(shape=tuple(self.private.inputs.shape[1:]), widths=self.widths)
+
+    @property
+    def told(self) -> str:
+        """Say how the baselines were trained."""
+        how, widths = self.direct, " and ".join(map(str, self.direct.widths))
+        return DIRECT.format(widths=widths, unit=self.private.unit, steps=how.steps, rounds=how.rounds)
 
     @property
     def bound(self) -> str:
@@ -86,6 +118,10 @@ def thesis(bench: Bench) -> Study:
     if bench.small:
         fair = {"teachers": _many(private), "queries": answers // 2, "epsilon": 8.0, "codec": "pca"}
     real = MeanPlan(16, 16_384, sigma, None, delta, "cube", 16).solved().epsilon or 0.0
+    how = _trainings(bench, "scenes")
+    told = f" The small run asks {answers} questions: its ε is smaller for that reason alone."
+    if not bench.small:
+        told = REGIONS + _converged(how, len(private) // 16)
     return Study(
         name="thesis-stages",
         title="002 Table 4.1 and Fig. 4.3: stages on scenes",
@@ -104,12 +140,12 @@ def thesis(bench: Bench) -> Study:
         public=bench.images(answers, seed=32),
         test=bench.images(bench.count(200, 1024), seed=33),
         shapes=bench.images(bench.count(4000, 65_536), seed=34),
-        widths=(8, 16) if bench.small else (16, 32, 64, 128),  # an animal may fill the frame: the deepest level sees all of it
-        **_trainings(bench, SCENES),
+        widths=(8, 16) if bench.small else (16, 32, 64, 128),
+        network=None if bench.small else THESIS,
+        **how,
         remarks=(
             "At N = 16,384 the printed quality needs about this little noise per answer, and that costs the ε shown; "
-            "the thesis' own formula, applied to all answers, asks for σ = 187 on values in [-1, 1]."
-            + (f" The small run asks {answers} questions: its ε is smaller for that reason alone." if bench.small else REGIONS),
+            f"the thesis' own formula, applied to all answers, asks for σ = 187 on values in [-1, 1].{told}",
         ),
     )  # fmt: skip
 
@@ -122,7 +158,7 @@ def tumours(bench: Bench) -> Study:
     parts = _drawn(bench) if bench.small else _scanned(bench)
     same: dict[str, Any] = {"teachers": 8, "queries": len(parts["public"])}
     codec: Literal["pca", "flips"] = "pca" if bench.small else "flips"
-    patients = len(np.unique(parts["private"].units))
+    patients = _people(parts["private"])
     own = {**same, "teachers": _many(parts["private"]) if bench.small else patients}
     images = "drawn images" if bench.small else f"{bench.patients.name}, {patients} private patients"
     return Study(
@@ -130,7 +166,8 @@ def tumours(bench: Bench) -> Study:
         title="003 Table 1: stages",
         published={
             "teacher": "0.802", "ensemble": "0.811", "ensemble + noise": "0.799", "student": "0.785", "non-private": "0.869",
-            "ε claimed": "(125.94, 1e-2)", "ε true": "404.55", "σ on the mean": f"{SIGMA:g}", "K": "8", "N": "62",
+            FEDERATION: "0.756", "ε claimed": "(125.94, 1e-2)", "ε true": "404.55", "σ on the mean": f"{SIGMA:g}",
+            "K": "8", "N": "62", "unit of ε": "institution",
         },
         columns=(
             Column(name="papers", title=f"σ = {SIGMA:g}, as published", sigma=SIGMA, delta=1e-2, **same),
@@ -142,7 +179,7 @@ def tumours(bench: Bench) -> Study:
         **parts,
         remarks=(
             f"Published on BraTS with 2D networks; here on {images}. "
-            "The paper's private baseline, noisy federated averaging at the ε that it claims, printed 0.756; it is not run here.",
+            f"The paper's private baseline, {FEDERATION}, printed 0.756 at the ε that it claims; here it keeps the column's.",
         ),
     )  # fmt: skip
 
@@ -155,12 +192,12 @@ def _drawn(bench: Bench) -> dict[str, Any]:
         "test": bench.images(bench.count(200, 0), seed=43),
         "shapes": bench.images(bench.count(4000, 0), seed=44),
         "widths": (8, 16),
-        **_trainings(bench, None),
+        **_trainings(bench, "drawn"),
     }
 
 
 def _scanned(bench: Bench) -> dict[str, Any]:
-    """Divide the patients as 003 did; of the hippocampus 200 are private, 40 public, and 20 to test on."""
+    """Divide the patients as 003 did, 248 : 62 : 25; those of the hippocampus 200 : 40 : 20."""
     scans = bench.patients
     private, public, test = scans.divided()
     return {
@@ -170,13 +207,19 @@ def _scanned(bench: Bench) -> dict[str, Any]:
         "shapes": public,
         "widths": (16, 32, 64),
         "norm": scans.norm,
-        **_trainings(bench, VOLUMES),
+        "network": TUMOURS if scans.name == "brats" else None,
+        **_trainings(bench, "volumes", math.prod(private.inputs.shape[2:])),
     }
 
 
+def _people(private: Private) -> int:
+    """Count those whom ε is about: one person's images count once."""
+    return len(np.unique(private.units))
+
+
 def _many(private: Private) -> int:
-    """Take as many teachers as have four images each, up to 64: noise falls with their number, faster than their masks do."""
-    return max(2, min(64, len(private) // 4))
+    """Take as many teachers as have four units each, up to 64: noise falls with their number, faster than their masks do."""
+    return max(2, min(64, _people(private) // 4))
 
 
 def _private(public: Public) -> Private:
@@ -184,16 +227,36 @@ def _private(public: Public) -> Private:
     return Private.of(public.inputs, public.targets, source=public.source)
 
 
-def _trainings(bench: Bench, warp: Warp | None) -> dict[str, Any]:
-    """Say how teachers and students learn."""
+def _converged(how: dict[str, Any], scenes: int) -> str:
+    """Say how long the papers' networks learned."""
+    teaching, learning = how["teaching"], how["learning"]
+    epochs = teaching.steps * teaching.batch / scenes
+    return CONVERGED.format(
+        teaching=teaching.steps, batch=teaching.batch, epochs=epochs, learning=learning.steps, many=learning.batch
+    )
+
+
+def _trainings(bench: Bench, images: Literal["drawn", "scenes", "volumes"], voxels: int = 1) -> dict[str, Any]:
+    """Say how teachers, students and baselines learn."""
     if bench.small:
         quick = Training(steps=bench.count(80, 0), batch=8, rate=1e-2, augmentation=None)
         fewer = replace(quick, steps=max(2, quick.steps // 2))
-        return {"teaching": quick, "crowded": fewer, "learning": replace(quick, steps=bench.count(150, 0))}
-    if warp is SCENES:
-        teaching = Training(steps=bench.count(0, 1500), batch=32, rate=2e-3, augmentation=warp)
+        direct = Direct(widths=(4, 8), steps=bench.count(40, 0), rounds=bench.count(10, 0), chunk=256)
+        return {"teaching": quick, "crowded": fewer, "learning": replace(quick, steps=bench.count(150, 0)), "direct": direct}
+    if images == "scenes":
+        # Networks tell animals apart late: long after they have learned to find any.
+        teaching = Training(steps=bench.count(0, TEACHING), batch=32, rate=2e-3, augmentation=LEVELS)
         looking = replace(USUAL, steps=bench.count(0, 1200))  # of those that look at one region at a time
-        return {"teaching": teaching, "crowded": looking, "learning": replace(teaching, steps=bench.count(0, 2000))}
-    teaching = Training(steps=bench.count(0, 300), batch=2, rate=3e-3, augmentation=warp)
+        learning = replace(teaching, steps=bench.count(0, LEARNING), batch=64)
+        direct = Direct(
+            widths=(8, 16, 32), steps=bench.count(0, 500), rate=1 / 64, learning_rate=1e-2, rounds=bench.count(0, 60),
+            clients=1 / 128, chunk=256,
+        )  # fmt: skip
+        return {"teaching": teaching, "crowded": looking, "learning": learning, "direct": direct}
+    teaching = Training(steps=bench.count(0, 300), batch=2, rate=3e-3, augmentation=VOLUMES)
     learning = replace(teaching, steps=bench.count(0, 400), batch=4, rate=2e-3)
-    return {"teaching": teaching, "crowded": teaching, "learning": learning}
+    # What benchmarks/hippocampus.py found best on public masks.
+    direct = Direct(
+        widths=(4, 8), steps=bench.count(0, 150), learning_rate=1e-2, rounds=bench.count(0, 20), chunk=max(1, 2**21 // voxels)
+    )
+    return {"teaching": teaching, "crowded": teaching, "learning": learning, "direct": direct}

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import weight_norm
 from torch.nn.utils.parametrize import remove_parametrizations
 
+from tutelage.nets.compiling import Replayed
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.model import Model, Taught
 from tutelage.nets.networks import Perceptron
@@ -104,28 +105,16 @@ class AdversarialStudent(Taught):
             for layer in linear:
                 weight_norm(layer)
             critic = Discriminator(linear, [s.input_noise] + [s.hidden_noise] * (len(linear) - 1)).train()
-            forger = forging(s, inputs.shape[1]).to(place).train()
-            players = [
-                torch.optim.Adam(player.parameters(), lr=s.rate, betas=(0.5, 0.999), fused=True) for player in (critic, forger)
-            ]
-            mean = [parameter.detach().clone() for parameter in critic.parameters()]
+            game = Game(critic, forging(s, inputs.shape[1]).to(place).train(), inputs, labels, known, s)
+            replayed = Replayed(game, place=place)
             for step in range(s.steps):
-                rate = s.rate * min(1.0, 3 - 3 * step / s.steps)  # down to zero over the last third
-                some = known[torch.randint(len(known), (s.batch,), device=place)]
-                real, other = (inputs[torch.randint(len(inputs), (s.batch,), device=place)] for _ in range(2))
-                with torch.no_grad():
-                    fake = forger(torch.rand(s.batch, s.latent, device=place))
-                turn(players[0], critic_loss(critic, inputs[some], labels[some], real, fake), rate)
-                with torch.no_grad():
-                    aim = critic(other)[1].mean(dim=0)  # (width,)
-                matched = (critic(forger(torch.rand(s.batch, s.latent, device=place)))[1].mean(dim=0) - aim).square().mean()
-                turn(players[1], matched, rate)
-                with torch.no_grad():
-                    torch._foreach_lerp_(mean, list(critic.parameters()), 1 - min(s.average, (1 + step) / (10 + step)))
+                game.rate.fill_(s.rate * min(1.0, 3 - 3 * step / s.steps))  # down to zero over the last third
+                game.follow.fill_(1 - min(s.average, (1 + step) / (10 + step)))
+                replayed()
                 if progress and ((step + 1) % 50 == 0 or step + 1 == s.steps):
                     progress(step + 1, s.steps)
             with torch.no_grad():
-                for parameter, value in zip(critic.parameters(), mean, strict=True):
+                for parameter, value in zip(critic.parameters(), game.mean, strict=True):
                     parameter.copy_(value)
             for layer in linear:
                 remove_parametrizations(layer, "weight")
@@ -150,10 +139,50 @@ def critic_loss(critic: Discriminator, some: Tensor, labels: Tensor, real: Tenso
     return supervised + 0.5 * (F.softplus(-true.logsumexp(dim=1)).mean() + F.softplus(false.logsumexp(dim=1)).mean())
 
 
-def turn(player: torch.optim.Optimizer, loss: Tensor, rate: float) -> None:
+@final
+class Game:
+    """Hold what a step reads and writes in fixed places, so that its kernels can be recorded once and replayed."""
+
+    def __init__(
+        self, critic: Discriminator, forger: nn.Module, inputs: Tensor, labels: Tensor, known: Tensor, settings: Adversarial
+    ) -> None:
+        self.critic, self.forger, self.settings = critic, forger, settings
+        self.inputs, self.labels, self.known, self.place = inputs, labels, known, inputs.device
+        self.rate, self.follow = torch.tensor(settings.rate, device=self.place), torch.tensor(1.0, device=self.place)
+        self.players = [
+            torch.optim.Adam(
+                player.parameters(), lr=self.rate, betas=(0.5, 0.999), fused=True, capturable=self.place.type == "cuda"
+            )
+            for player in (critic, forger)
+        ]
+        self.mean = [parameter.detach().clone() for parameter in critic.parameters()]
+
+    def __call__(self) -> None:
+        """Let both players move once, and the averaged critic follow."""
+        some = self._drawn(self.known)
+        real, other = (self.inputs[self._drawn()] for _ in range(2))
+        with torch.no_grad():
+            fake = self._forged()
+        _turn(self.players[0], critic_loss(self.critic, self.inputs[some], self.labels[some], real, fake))
+        with torch.no_grad():
+            aim = self.critic(other)[1].mean(dim=0)  # (width,)
+        _turn(self.players[1], (self.critic(self._forged())[1].mean(dim=0) - aim).square().mean())
+        with torch.no_grad():
+            for mean, parameter in zip(self.mean, self.critic.parameters(), strict=True):
+                mean.lerp_(parameter, self.follow)
+
+    def _drawn(self, of: Tensor | None = None) -> Tensor:
+        """Choose records of the pool, or of those given."""
+        chosen = torch.randint(len(self.inputs if of is None else of), (self.settings.batch,), device=self.place)
+        return chosen if of is None else of[chosen]
+
+    def _forged(self) -> Tensor:
+        made: Tensor = self.forger(torch.rand(self.settings.batch, self.settings.latent, device=self.place))
+        return made
+
+
+def _turn(player: torch.optim.Optimizer, loss: Tensor) -> None:
     """Let one player move."""
     player.zero_grad()
     loss.backward()
-    for group in player.param_groups:
-        group["lr"] = rate
     player.step()

@@ -53,6 +53,7 @@ class Consistency:
     diffusion: float = 0.99  # how far answers are spread
     average: float = 0.995  # of the weights that name and predict
     flip_rate: float = 0.02  # how often an answer is expected to be wrong, from the noise and public simulation
+    doubt: bool = False  # name the pool also where every record has an answer, so that wrong ones can be outvoted
     labelled: Augmentation = DIGITS  # of answered inputs
     weak: Augmentation = WEAK
     strong: Augmentation = STRONG
@@ -130,7 +131,7 @@ class ConsistencyStudent(Taught):
     def _train(self, factory: Factory, inputs: Tensor, answers: Tensor, classes: int, progress: Progress | None) -> Model:
         """Take the steps; the averaged weights are the model."""
         s, place = self.settings, pick_device(self.device)
-        if answers.ndim == 1 and bool((answers >= 0).all()):
+        if answers.ndim == 1 and bool((answers >= 0).all()) and not s.doubt:
             s = replace(s, rounds=0)  # nothing is left to be named: the non-private control is plainly supervised
         inputs, answers = inputs.to(place), answers.to(place)
         known, names, current = torch.nonzero(_answered(answers))[:, 0], None, 0

@@ -27,7 +27,7 @@ from tutelage.nets.unet import UNet, Which, free_parameters
 from tutelage.nets.warps import VOLUMES
 from tutelage.privacy.errors import RecipeError
 from tutelage.students.shapes import mean_shape
-from tutelage.students.stack import Progress, train_masks
+from tutelage.students.stack import Progress, settled, starting, train_masks
 
 Freedom = Literal["auto", "head", "norms", "last", "all"]
 Measured = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # a matrix (dimension, pixels) and what it gives (questions, dimension)
@@ -59,20 +59,27 @@ class Latent:
 
 @final
 class LatentStudent:
-    """Learn from noisy codes of masks. All of it is post-processing of what was let out."""
+    """Learn from noisy codes of masks. All of it is post-processing of what was let out.
+
+    `threshold` is from which share on a pixel belongs to the mask; or public data with masks, on which it is chosen. A network
+    of which it cannot tell the last layer is refused here, and not when all answers are paid for.
+    """
 
     def __init__(
         self,
         network: Factory | None = None,
         *,
         settings: Latent | None = None,
-        threshold: float = 0.5,
+        threshold: float | Public = 0.5,
         window: tuple[int, ...] | None = None,
         device: str = "auto",
         seed: int = 0,
     ) -> None:
         self.network, self.settings, self.threshold, self.window = network, settings or Latent(), threshold, window
         self.device, self.seed = device, seed
+        if network is not None and self.settings.free != "all":
+            with torch.random.fork_rng(devices=[]):
+                free_parameters(network(), "head")
 
     def fit(self, public: Public, answers: Answers, *, progress: Progress | None = None) -> MaskModel:
         """Learn from one set of answers. Exact masks, which have no codes, are simply learned."""
@@ -86,28 +93,30 @@ class LatentStudent:
         if not all(answers.noisy for answers in sets):
             masks = [np.clip(answers.values, 0, 1) for answers in sets]
             states = train_masks(factory, pool[sets[0].chosen], masks, training=how.begin, seed=self.seed, progress=progress)
-            return [self._model(factory, state) for state in states]
+            return settled([self._model(factory, state) for state in states], self.threshold)
         parts = Parts(progress, len(sets), how)
-        shapes = [mean_shape(answers.linear()) for answers in sets]
+        shapes, told = [mean_shape(answers.linear()) for answers in sets], measured(sets)
         labels = [np.broadcast_to(shape, (len(pool), *shape.shape)) for shape in shapes]
         began = train_masks(factory, pool, labels, training=how.begin, seed=self.seed, progress=parts.next(how.begin.steps))
         tick = parts.next(how.steps)
         moved = []
-        for number, (state, answers, found) in enumerate(zip(began, sets, measured(sets), strict=True)):
+        for number, (state, answers, found) in enumerate(zip(began, sets, told, strict=True)):
             moved.append(self._moved(factory, state, pool[answers.chosen], answers, found))
             tick((number + 1) * how.steps, len(sets) * how.steps)
         first = [self._model(factory, state) for state in began]
         models = [self._model(factory, state, began=one) for state, one in zip(moved, first, strict=True)]
         if how.again is None:
-            return models
+            return settled(models, self.threshold)
         own = [model.probabilities(public.inputs) for model in models]
         states = train_masks(
             factory, pool, own, training=how.again, seed=self.seed + 1, start=moved, progress=parts.next(how.again.steps)
         )
-        return [self._model(factory, state, began=one) for state, one in zip(states, models, strict=True)]
+        last = [self._model(factory, state, began=one) for state, one in zip(states, models, strict=True)]
+        return settled(last, self.threshold)
 
     def _model(self, factory: Factory, state: State, began: MaskModel | None = None) -> MaskModel:
-        return MaskModel(factory, state, threshold=self.threshold, window=self.window, device=self.device, began=began)
+        given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
+        return MaskModel(factory, state, **given, began=began)
 
     def _moved(self, factory: Factory, state: State, images: Tensor, answers: Answers, found: Measured) -> State:
         """Move the free parameters to where the network's masks measure what was let out."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tutelage.data.dataset import Public
 from tutelage.features.correction import Descent, correction, shares
-from tutelage.features.sight import Sight
+from tutelage.features.sight import Sight, blocks
 from tutelage.privacy.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -64,19 +64,33 @@ class LinearStudent:
             return LinearModel(self.sight, np.asarray(answers))
         return self.fit_all(public, answers, clips=(None,))[0]
 
-    def fit_all(self, public: Public, labels: Array, *, clips: Sequence[float | None]) -> list[LinearModel]:
-        """Follow corrections of labels (records,) without noise, once for every clip; the records are looked at once."""
+    def fit_all(
+        self,
+        public: Public,
+        labels: Array,
+        *,
+        clips: Sequence[float | None],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[LinearModel]:
+        """Follow corrections of labels (records,) without noise, once for every clip; the records are looked at once.
+
+        `progress` counts blocks of records that are looked at, and then rounds.
+        """
         told = np.asarray(labels)
         if told.shape != (len(public),) or told.dtype.kind not in "iu":
             wanted = (self.sight.width, self.classes)
             raise DataError(f"`answers` must be weights {wanted} or a label per record. Got shape {told.shape} instead.")
-        seen, models = self.sight(public.inputs), []
+        tell, work = progress or (lambda done, total: None), len(clips) * self.rounds
+        seen, models = self.sight(public.inputs, progress=lambda done, looks: tell(done, looks + work)), []
+        done = looks = blocks(len(public))
         for clip in clips:
             descent = Descent(self.sight.width, self.classes, self.rounds)
             for _ in range(self.rounds):
                 missing = correction(seen, told, descent.guess)
                 cut = 1.0 if clip is None else _cut(seen, missing, clip)
                 descent.follow(self.rate * (seen.T @ (missing * cut) / len(seen)))
+                done += 1
+                tell(done, looks + work)
             models.append(LinearModel(self.sight, descent.weights))
         return models
 

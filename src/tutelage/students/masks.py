@@ -16,21 +16,24 @@ from tutelage.nets.networks import Factory
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import VOLUMES
-from tutelage.students.stack import Progress, train_masks
+from tutelage.students.stack import Progress, settled, starting, train_masks
 
 TRAINING = Training(steps=600, batch=4, augmentation=VOLUMES)
 
 
 @final
 class MaskStudent:
-    """Learn from masks as they were decoded, clipped to [0, 1]: as shares, so that a doubtful pixel is a doubtful label."""
+    """Learn from masks as they were decoded, clipped to [0, 1]: as shares, so that a doubtful pixel is a doubtful label.
+
+    `threshold` is from which share on a pixel belongs to the mask; or public data with masks, on which it is chosen.
+    """
 
     def __init__(
         self,
         network: Factory | None = None,
         *,
         training: Training = TRAINING,
-        threshold: float = 0.5,
+        threshold: float | Public = 0.5,
         window: tuple[int, ...] | None = None,
         device: str = "auto",
         seed: int = 0,
@@ -50,4 +53,5 @@ class MaskStudent:
         states = train_masks(factory, images, masks, training=self.training, seed=self.seed, progress=progress)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        return [MaskModel(factory, state, threshold=self.threshold, window=self.window, device=self.device) for state in states]
+        given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
+        return settled([MaskModel(factory, state, **given) for state in states], self.threshold)

@@ -9,6 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tutelage.data.dataset import Public
+from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
 from tutelage.nets.recorded import train_recorded
 from tutelage.nets.training import State, Training, train_one
@@ -64,3 +66,13 @@ def train_masks(
         )
         for number, some in enumerate(given)
     ]
+
+
+def starting(threshold: float | Public) -> float:
+    """Give the number that a model is made with, before public masks say better."""
+    return 0.5 if isinstance(threshold, Public) else threshold
+
+
+def settled(models: list[MaskModel], threshold: float | Public) -> list[MaskModel]:
+    """Choose the thresholds of models, and of those they began as, where public masks are to say."""
+    return [model.settle(threshold) for model in models] if isinstance(threshold, Public) else models

@@ -16,8 +16,12 @@ def account(curator: Curator, folder: RunFolder, how: Aggregation) -> float | No
     sanitised = _sanitised(curator, how.sanitise)
     budget = curator.ledger.budget
     if budget.unit.teachers == 1 and _answered(curator.ledger.entries()):
-        orders = accounting.ORDERS
-        raw = curator.data_dependent_rdp(orders).map(lambda rdp: accounting.rdp_to_epsilon(rdp, orders, budget.delta)[0])
+        orders, plain = accounting.ORDERS, curator.ledger.spent().epsilon
+        # Votes that disagree can make this reading the dearer one: what holds for all votes holds for these, so the lesser is
+        # taken. Which of the two it was depends on the votes, and stays sealed with the figure.
+        raw = curator.data_dependent_rdp(orders).map(
+            lambda rdp: min(float(accounting.rdp_to_epsilon(rdp, orders, budget.delta)[0]), plain)
+        )
         raw.store(folder.private / "data_dependent_epsilon.npy")
     return sanitised
 

@@ -17,9 +17,13 @@ from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import BudgetExceeded, RecipeError
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
-from tutelage.tasks.task import Students
+from tutelage.students.inherited import Inherited
+from tutelage.tasks.strong import strong
+from tutelage.tasks.task import Students, trained
+from tutelage.telling import silent
 
 Array = npt.NDArray[Any]
+NAMED = "the linear model that named the pool"
 
 
 @final
@@ -77,21 +81,50 @@ class Following:
         return {"released": answers.rounds, "reinforced": 0}
 
     def scores(self, model: Model, answers: Followed, test: Public, student: Students) -> dict[str, float]:
-        """Score the student, and what no private data gives."""
+        """Score the student, whom it inherited from, and what no private data gives."""
         return {
             "private student": _accuracy(model, test),
+            **self._inheritance(model, test, student),
             "control: public only, no answers (ε = 0)": float(np.mean(test.targets == np.bincount(test.targets).argmax())),
         }
 
-    def controls(self, teachers: Any, private: Private, answers: Any, test: Public, student: Students, folder: RunFolder) -> None:
+    def _inheritance(self, model: Model, test: Public, student: Students) -> dict[str, float]:
+        """Score what an heir was taught by, what it was told, and what the truth about the pool would have taught it."""
+        if not isinstance(model, Inherited):
+            return {}
+        scores = {NAMED: _accuracy(model.linear, test)}
+        if self.public.targets is None:
+            return scores
+        told = model.names >= 0
+        other = student().taught(self.public, self.public.targets)
+        if other is model.heir:
+            raise RecipeError("`student` of an heir must make a new one at every call. Got the same one twice instead.")
+        return scores | {
+            "names that the heir was told": float(np.mean(model.names[told] == self.public.targets[told])),
+            "control: the same heir, true labels of the pool": _accuracy(other, test),
+        }
+
+    def controls(
+        self,
+        teachers: Any,
+        private: Private,
+        answers: Any,
+        test: Public,
+        student: Students,
+        folder: RunFolder,
+        say: Progress = silent,
+    ) -> None:
         """Score what only the owner of the data may know (names: runs.CORRECTED, in order)."""
         everything = Public.of(private.inputs, source="private, for the control alone")
-        models = student().fit_all(everything, private.targets, clips=(None, self.codec.clip))
+        models = trained(student().fit_all, say)(everything, private.targets, clips=(None, self.codec.clip))
         Sealed(np.asarray([_accuracy(model, test) for model in models])).store(folder.corrected)
+        strong(private, test, folder)
 
     def publish(self, folder: RunFolder, model: Model, answers: Followed, *, expose: bool) -> None:
-        """Write the weights, and some public records as the student names them."""
+        """Write the weights, the linear model beside its heir, and some public records as the student names them."""
         np.savez_compressed(folder.weights, weights=answers.values)
+        if isinstance(model, Inherited):
+            model.linear.save(folder.release / "linear")
         shown = self.public.inputs[:40]
         np.savez_compressed(folder.samples, inputs=shown, labels=model.predict(shown))
 

@@ -13,7 +13,9 @@ from tutelage.data.dataset import Private, Public
 from tutelage.privacy.curator import Curator
 from tutelage.runs import RunFolder
 from tutelage.tasks.account import account
-from tutelage.tasks.task import Students
+from tutelage.tasks.strong import strong
+from tutelage.tasks.task import Students, trained, voting
+from tutelage.telling import silent
 
 Array = npt.NDArray[Any]
 _SAMPLES = 40  # public questions with their answers that the report can show
@@ -65,17 +67,27 @@ class Labelling:
         scores["control: public only, no answers (ε = 0)"] = float(np.mean(test.targets == np.bincount(test.targets).argmax()))
         return scores
 
-    def controls(self, teachers: Any, private: Private, answers: Any, test: Public, student: Students, folder: RunFolder) -> None:
+    def controls(
+        self,
+        teachers: Any,
+        private: Private,
+        answers: Any,
+        test: Public,
+        student: Students,
+        folder: RunFolder,
+        say: Progress = silent,
+    ) -> None:
         """Score what only the owner of the data may know, and leave it under `private/` (names: runs.CONTROLS, in order)."""
         everything = Public.of(private.inputs, source="private, for the control alone")
-        unprotected = _accuracy(student().fit(everything, private.targets), test)
+        unprotected = _accuracy(trained(student().fit, say)(everything, private.targets), test)
 
         def figures(votes: Array) -> Array:
             ballots = votes[..., None] == np.arange(votes.max() + 1)
             plurality = ballots.sum(axis=0).argmax(axis=-1)
             return np.asarray([unprotected, np.mean(plurality == test.targets), np.mean(votes == test.targets)])
 
-        teachers.vote(test.inputs).map(figures).store(folder.controls)
+        voting(teachers.vote, say)(test.inputs).map(figures).store(folder.controls)
+        strong(private, test, folder)
 
     def publish(self, folder: RunFolder, model: Model, answers: Labels, *, expose: bool) -> None:
         """Write the labels, and some of the images they belong to."""

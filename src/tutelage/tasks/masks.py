@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, final
 
 import numpy as np
@@ -12,7 +12,8 @@ import numpy.typing as npt
 from tutelage.answers import Answers
 from tutelage.asking import Model, Progress, Questions, chosen_questions
 from tutelage.data.dataset import Private, Public
-from tutelage.metrics import dice
+from tutelage.data.mapped import Rows, each, forget, write_npz
+from tutelage.metrics import dice, judged
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
@@ -21,27 +22,38 @@ from tutelage.privacy.mechanisms import NoisyMean
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
 from tutelage.tasks.account import account
-from tutelage.tasks.task import Students
+from tutelage.tasks.task import VOTING, Students, trained
+from tutelage.telling import silent
 
 Array = npt.NDArray[Any]
 _SAMPLES = 8  # public images with their stages that the report can show
 _ENCODED = 16  # teachers whose masks are also sent through the codec, for the stages table
 _PIXELS = 1 << 28  # of all teachers' masks in memory at once, half a GiB of float16
+_VALUES = 1 << 24  # numbers of questions or answers in memory at once: large volumes go one by one
+PUBLIC_MASKS = "control: public masks alone (ε = 0)"
 
 
 @final
 class Masking:
-    """Ask for masks of public images."""
+    """Ask for masks of public images. `truth` says whether true masks of those that are shown may be shown, too."""
 
     def __init__(
-        self, public: Public, queries: int, how: Aggregation, questions: Questions | None, codec: Codec | Sighted, teachers: int
+        self,
+        public: Public,
+        queries: int,
+        how: Aggregation,
+        questions: Questions | None,
+        codec: Codec | Sighted,
+        teachers: int,
+        *,
+        truth: bool = True,
     ) -> None:
         if how.method not in ("mean", "gnmax"):
             raise RecipeError(f"`method` must be 'mean' or 'gnmax' for masks. Got {how.method!r} instead.")
         if how.vectors is isinstance(codec.bound, OneHot):
             wanted = "give codes for 'mean'" if how.vectors else "cast votes for 'gnmax'"
             raise RecipeError(f"`codec` must {wanted}. Got one bounded by {type(codec.bound).__name__} instead.")
-        self.public, self.how, self.codec, self.teachers = public, how, codec, teachers
+        self.public, self.how, self.codec, self.teachers, self.truth = public, how, codec, teachers, truth
         self.chosen = chosen_questions(public, queries, questions)
 
     @property
@@ -50,23 +62,32 @@ class Masking:
         return False
 
     def ask(self, curator: Curator, student: Students, folder: RunFolder, say: Progress) -> Answers:
-        """Ask a twentieth at a time; what was answered before is given again, free."""
-        total, step = len(self.chosen), max(1, len(self.chosen) // 20)
-        codes: list[Array] = []
-        asked: list[Array] = []
-        for start in range(0, total, step):
-            part = self._askable(curator, self.chosen[start : start + step])
-            if len(part):
-                codes.append(curator.codes(self.public.inputs[part]))
-                asked.append(part)
-            say("asking the teachers", min(start + step, total), total)
-        if not codes:
+        """Ask a twentieth at a time, or as much as memory holds; what was answered before is given again, free."""
+        total, width = len(self.chosen), max(curator.codec.bound.dimension, int(np.prod(self.public.inputs.shape[1:])))
+        released, asked = Rows(total, folder.private), []
+        for part in _slices(total, width, most=max(1, total // 20)):
+            places = self._askable(curator, self.chosen[part])
+            if len(places):
+                released.add(curator.codes(self.public.inputs[places]))
+                asked.append(places)
+            forget(self.public.inputs)
+            say("asking the teachers", part.stop, total)
+        if not asked:
             raise BudgetExceeded("the budget must hold at least one answer. Got none left after earlier kills instead.")
-        chosen, released = np.concatenate(asked), np.concatenate(codes)
-        values = curator.decode(released, self.public.inputs[chosen])
+        chosen, codes = np.concatenate(asked), released.array()
+        values = self._decoded(curator, codes, chosen, folder, width)
         if not isinstance(curator.mechanism, NoisyMean):
             return Answers(chosen, values)
-        return Answers(chosen, values, released, curator.mechanism.sigma / curator.mechanism.teachers, curator.codec)
+        return Answers(chosen, values, codes, curator.mechanism.sigma / curator.mechanism.teachers, curator.codec)
+
+    def _decoded(self, curator: Curator, codes: Array, chosen: Array, folder: RunFolder, width: int) -> Array:
+        """Decode what was let out, a few answers at a time: masks are as large as codes."""
+        values = Rows(len(chosen), folder.private)
+        for part in _slices(len(chosen), width):
+            values.add(curator.decode(codes[part], self.public.inputs[chosen[part]]))
+            forget(codes)
+            forget(self.public.inputs)
+        return values.array()
 
     def _askable(self, curator: Curator, part: Array) -> Array:
         """Keep what was answered before, and as many new questions as fit: a kill may have used up the room of the others."""
@@ -89,27 +110,45 @@ class Masking:
         return {"released": len(answers), "reinforced": 0}
 
     def scores(self, model: Model, answers: Answers, test: Public, student: Students) -> dict[str, float]:
-        """Score the student, the mean shape as a constant and as a label, and nothing at all."""
+        """Score the student, the mean shape as a constant and as a label, and nothing at all; public masks where they helped."""
         assert test.targets is not None
-        scores = {"private student": _dice(model.predict(test.inputs), test.targets)}
+        scores = _figures("private student", _drawn(model, test))
         if self.public.targets is not None:
-            scores["released masks"] = _dice(answers.values, self.public.targets[answers.chosen])
-        constant = np.broadcast_to(answers.mean, test.targets.shape)
-        scores["control: mean shape, constant"] = _dice(constant, test.targets)
+            truths = (self.public.targets[[place]] for place in answers.chosen)
+            pairs = zip(each(answers.values), truths, strict=True)
+            scores |= _figures("released masks", ((value[None], value[None], truth) for value, truth in pairs))
+        mean, truth = answers.mean[None], test.targets
+        scores |= _figures("control: mean shape, constant", ((mean, mean, one[None]) for one in each(truth)))
         began = getattr(model, "beginning", model)  # a latent student began as the mean shape's
         if began is model:
             began = student().fit(self.public.unlabelled(), answers.averaged())
-        scores["control: mean shape, as the student's label"] = _dice(began.predict(test.inputs), test.targets)
-        scores["control: public only, no answers (ε = 0)"] = _dice(np.zeros(test.targets.shape), test.targets)
+        scores |= _figures("control: mean shape, as the student's label", _drawn(began, test))
+        if self.public.targets is not None and _saw_masks(self.codec):
+            told = student().fit(self.public.unlabelled(), Answers.exact(self.public.targets))
+            scores |= _figures(PUBLIC_MASKS, _drawn(told, test))
+        nothing = np.zeros((1, *test.targets.shape[1:]))
+        scores["control: public only, no answers (ε = 0)"] = _mean([dice(nothing, one[None]) for one in each(truth)])
         return scores
 
-    def controls(self, teachers: Any, private: Private, answers: Any, test: Public, student: Students, folder: RunFolder) -> None:
+    def controls(
+        self,
+        teachers: Any,
+        private: Private,
+        answers: Any,
+        test: Public,
+        student: Students,
+        folder: RunFolder,
+        say: Progress = silent,
+    ) -> None:
         """Score the stages that only the owner of the data may see (names: runs.STAGES, in order)."""
         assert test.targets is not None
         everything = Public.of(private.inputs, source="private, for the control alone")
-        unprotected = student().fit(everything, Answers.exact(private.targets))
-        own = np.asarray([_dice(unprotected.predict(test.inputs), test.targets)])
-        parts = [teachers.vote(test.inputs[part]).map(self._stages(test[part])) for part in _parts(test, self.teachers)]
+        unprotected = trained(student().fit, say)(everything, Answers.exact(private.targets))
+        own = np.asarray([_mean([dice(masks, truth) for masks, _, truth in _drawn(unprotected, test, shares=False)])])
+        parts = []
+        for part in _parts(test, self.teachers):
+            parts.append(teachers.vote(test.inputs[part]).map(self._stages(test[part])))
+            say(VOTING, part.stop, len(test))
         stages = Sealed.concatenate(parts)  # (records, 3)
         stages.map(lambda rows: np.concatenate([own, rows.mean(axis=0)])).store(folder.stages)
         self._picture(teachers, answers, folder)
@@ -124,7 +163,8 @@ class Masking:
                 return self._chosen(codec, masks, test)
             alone = np.mean([dice(mask, truth) for mask in masks], axis=0)
             few = masks[:: max(1, len(masks) // _ENCODED)][:_ENCODED]
-            coded = [dice(codec.decode(_as_released(code), test.inputs), truth) for code in codec.encode(few)]
+            alike = (_as_released(codec.encode(mask[None])[0]) for mask in few)  # one by one: codes may be as large as masks
+            coded = [dice(codec.decode(code, test.inputs), truth) for code in alike]
             together = dice(np.mean(masks, axis=0, dtype=np.float32), truth)
             return np.stack([alone, np.mean(coded, axis=0), together], axis=1)
 
@@ -145,10 +185,13 @@ class Masking:
 
     def publish(self, folder: RunFolder, model: Model, answers: Answers, *, expose: bool) -> None:
         """Write the decoded answers, and some images with what became of them."""
-        np.savez_compressed(folder.answers, chosen=answers.chosen, masks=np.clip(answers.values, 0, 1).astype(np.float16))
+        masks = (np.clip(mask, 0, 1) for mask in each(answers.values))
+        like = np.empty(answers.values.shape[1:], np.float16)
+        write_npz(folder.answers, "masks", masks, like, count=len(answers), chosen=answers.chosen)
         shown = _shown(answers)
         images = self.public.inputs[answers.chosen[shown]]
-        beside = {} if self.public.targets is None else {"truth": self.public.targets[answers.chosen[shown]]}
+        shows = self.truth and self.public.targets is not None
+        beside = {"truth": np.asarray(self.public.targets)[answers.chosen[shown]]} if shows else {}
         np.savez_compressed(
             folder.samples,
             inputs=images,
@@ -163,16 +206,22 @@ class Masking:
 
     def _picture(self, teachers: Any, answers: Answers, folder: RunFolder) -> None:
         """Keep one teacher's mask, the same behind the codec, and the ensemble's, of the images that the report shows."""
-        images = self.public.inputs[answers.chosen[_shown(answers)]]
-        codec = self._seeing(images)
+        places = answers.chosen[_shown(answers)]
 
-        def stages(masks: Array) -> Array:
-            if masks.ndim == 2:  # numbers of regions
-                masks = np.stack([codec.decode(_as_released(ballots), images) for ballots in codec.encode(masks)])
-            behind = codec.decode(_as_released(codec.encode(masks[:1])[0]), images)
-            return np.stack([masks[0], behind, masks.mean(axis=0, dtype=np.float32)]).astype(np.float16)
+        def drawn(images: Array) -> Sealed:
+            codec = self._seeing(images)
 
-        teachers.vote(images).map(stages).store(folder.pictures)
+            def stages(masks: Array) -> Array:
+                if masks.ndim == 2:  # numbers of regions
+                    masks = np.stack([codec.decode(_as_released(ballots), images) for ballots in codec.encode(masks)])
+                behind = codec.decode(_as_released(codec.encode(masks[:1])[0]), images)
+                return np.stack([masks[0], behind, masks.mean(axis=0, dtype=np.float32)], axis=1).astype(np.float16)
+
+            return teachers.vote(images).map(stages)  # (images, 3, *shape)
+
+        width = self.teachers * int(np.prod(answers.values.shape[1:]))
+        parts = [drawn(self.public.inputs[places[part]]) for part in _slices(len(places), width, values=_PIXELS)]
+        Sealed.concatenate(parts).map(lambda rows: rows.swapaxes(0, 1)).store(folder.pictures)
 
 
 def _as_released(ballots: Array) -> Array:
@@ -181,18 +230,50 @@ def _as_released(ballots: Array) -> Array:
 
 
 def _shown(answers: Answers) -> Array:
-    """Choose the answers to show: those with the most in them."""
-    sizes = answers.values.reshape(len(answers), -1).sum(axis=1, dtype=np.float64)  # bytes would turn round at the minus
-    return np.sort(np.argsort(-sizes, kind="stable")[:_SAMPLES])
+    """Choose the answers to show: those with the most in them, and of large volumes few."""
+    sizes = np.asarray([mask.sum(dtype=np.float64) for mask in each(answers.values)])  # bytes would turn round at the minus
+    most = max(1, min(_SAMPLES, _VALUES // int(np.prod(answers.values.shape[1:]))))
+    return np.sort(np.argsort(-sizes, kind="stable")[:most])
+
+
+def _saw_masks(codec: Any) -> bool:
+    """Tell whether a codec, or one inside it, was fitted on public masks: then those alone may do as well."""
+    inside = (getattr(codec, name, None) for name in ("filter", "codec"))
+    return getattr(codec, "provenance", None) is not None or any(_saw_masks(one) for one in inside if one is not None)
+
+
+def _slices(rows: int, width: int, *, most: int | None = None, values: int | None = None) -> Iterator[slice]:
+    """Cut rows of `width` numbers so that a part fits in memory; at least one row each."""
+    step = max(1, min(most or rows, (values or _VALUES) // max(1, width)))
+    for start in range(0, rows, step):
+        yield slice(start, min(start + step, rows))
 
 
 def _parts(test: Public, teachers: int) -> Iterator[slice]:
     """Divide the test images so that all teachers' masks of a part fit in memory."""
     assert test.targets is not None
-    step = max(1, _PIXELS // (teachers * int(np.prod(test.targets.shape[1:]))))
-    for start in range(0, len(test), step):
-        yield slice(start, min(start + step, len(test)))
+    return _slices(len(test), teachers * int(np.prod(test.targets.shape[1:])), values=_PIXELS)
 
 
-def _dice(predicted: Array, truth: Array) -> float:
-    return float(dice(predicted, truth).mean())
+def _drawn(model: Any, test: Public, *, shares: bool = True) -> Iterator[tuple[Array, Array, Array]]:
+    """Let a model draw the test images, some at a time: masks, each pixel's share where it has any, and the truth."""
+    assert test.targets is not None
+    own = getattr(model, "probabilities", None) if shares else None
+    for part in _slices(len(test), int(np.prod(test.inputs.shape[1:]))):
+        images = test.inputs[part]
+        masks = np.asarray(model.predict(images))
+        yield masks, masks if own is None else np.asarray(own(images)), test.targets[part]
+        forget(test.inputs)
+
+
+def _figures(name: str, drawn: Iterable[tuple[Array, Array, Array]]) -> dict[str, float]:
+    """Average every measure; Dice goes by the name of what is judged, the others say first what they are."""
+    found: dict[str, list[Array]] = {}
+    for masks, shares, truth in drawn:
+        for measure, values in judged(masks, shares, truth).items():
+            found.setdefault(name if measure == "Dice" else f"{measure}: {name}", []).append(values)
+    return {key: _mean(values) for key, values in found.items()}
+
+
+def _mean(values: list[Array]) -> float:
+    return float(np.concatenate(values).mean())

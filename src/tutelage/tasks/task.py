@@ -9,8 +9,20 @@ from tutelage.asking import Model, Progress
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.curator import Curator
 from tutelage.runs import RunFolder
+from tutelage.telling import silent, telling
 
 Students = Callable[[], Any]  # each call makes one that knows nothing yet
+VOTING = "controls: teachers vote"
+
+
+def trained(fit: Callable[..., Any], say: Progress) -> Callable[..., Any]:
+    """Let a control's student tell how far it is."""
+    return telling(fit, say, "training the controls")
+
+
+def voting(vote: Callable[..., Any], say: Progress) -> Callable[..., Any]:
+    """Let teachers that vote for a control tell how far they are."""
+    return telling(vote, say, VOTING)
 
 
 class Task(Protocol):
@@ -35,7 +47,16 @@ class Task(Protocol):
     def scores(self, model: Model, answers: Any, test: Public, student: Students) -> dict[str, float]:
         """Score the student, and the controls that need no private data, on public test data."""
 
-    def controls(self, teachers: Any, private: Private, answers: Any, test: Public, student: Students, folder: RunFolder) -> None:
+    def controls(
+        self,
+        teachers: Any,
+        private: Private,
+        answers: Any,
+        test: Public,
+        student: Students,
+        folder: RunFolder,
+        say: Progress = silent,
+    ) -> None:
         """Score what only the owner of the data may know, and leave it under `private/`."""
 
     def publish(self, folder: RunFolder, model: Model, answers: Any, *, expose: bool) -> None:

@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tutelage.nets.networks import Factory
 from tutelage.nets.recorded import train_recorded
-from tutelage.nets.training import State, Tick, Training, train_one, train_stack
+from tutelage.nets.training import Bookmark, State, Tick, Training, train_one, train_stack
 from tutelage.privacy.errors import RecipeError
 
 EngineName = Literal["auto", "sequential", "stacked", "recorded", "processes", "ray"]
@@ -34,6 +34,8 @@ PIXELS = 2**20  # in flight in a stack on a CPU, at most: a volume's layers are 
 STARTUP = 5.0  # seconds until a worker process has imported torch
 RECORDED = 64  # teachers between two checkpoints of recorded ones
 GATHER = 8  # teachers per checkpoint where nothing else asks for a number
+CLUSTERED = 64  # teachers in a stack on a cluster's GPU
+PROBED = 10  # times the time of a probe must the work last that it is to speed up
 
 log = logging.getLogger("tutelage.teachers")
 
@@ -57,6 +59,7 @@ class Plan:
     chunk: int
     stacked: bool  # inside a chunk
     workers: int = 1
+    graphics: bool = False  # of a cluster: each worker has a GPU of its own
     reason: str = "asked for"
 
 
@@ -81,7 +84,14 @@ class Material:
 
 
 def train_chunk(
-    job: Job, material: Material, teachers: Sequence[int], *, numbers: Sequence[int], stacked: bool, tick: Tick
+    job: Job,
+    material: Material,
+    teachers: Sequence[int],
+    *,
+    numbers: Sequence[int],
+    stacked: bool,
+    tick: Tick,
+    bookmark: Bookmark | None = None,
 ) -> State:
     """Train some of the material's teachers here and stack what they learned; `numbers` are their names in the ensemble."""
     gpu = material.inputs.device.type == "cuda"
@@ -97,6 +107,7 @@ def train_chunk(
             tick=tick,
             compiled=gpu,
             products=gpu,  # on a CPU the patches cost more memory traffic than grouped convolutions lose
+            bookmark=bookmark,
         )
     states = [
         train_one(
@@ -129,8 +140,11 @@ def train_part(
     return {name: tensor.numpy() for name, tensor in state.items()}
 
 
-def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | None = None) -> Plan:
-    """Choose by a short measurement on the spot; an engine that was asked for is only given its sizes."""
+def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | None = None, device: str = "auto") -> Plan:
+    """Choose by a short measurement on the spot; an engine that was asked for is only given its sizes.
+
+    `device` is what the caller asked for; the material's is what this machine has, which says nothing about a cluster.
+    """
     if engine not in ENGINES:
         raise RecipeError(f"`engine` must be one of {ENGINES}. Got {engine!r} instead.")
     if chunk is not None and not (isinstance(chunk, int) and chunk >= 1):
@@ -151,9 +165,10 @@ def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | Non
         size = chunk or (fitting(job, material) if gpu else max(stacks(job, material), default=1))
         return Plan(engine=engine, chunk=even(count, size), stacked=True)
     if engine == "ray":
-        importable_ray()
-        stacked = gpu
-        return Plan(engine=engine, chunk=even(count, chunk or (64 if gpu else GATHER)), stacked=stacked)
+        slots, graphics = cluster(started_ray(), device)
+        size = chunk or min(CLUSTERED if graphics else GATHER, -(-count // slots))
+        told = f"the cluster has {slots} {'GPU' if graphics else 'core'}{'s'[: slots > 1]} to give"
+        return Plan(engine=engine, chunk=even(count, size), stacked=graphics, workers=slots, graphics=graphics, reason=told)
     if engine == "processes":
         if not movable(job.factory):
             raise RecipeError(
@@ -173,11 +188,18 @@ def quickest(job: Job, material: Material, *, workers: int, chunk: int | None) -
         return Plan(
             engine="sequential", chunk=chunk or GATHER, stacked=False, reason=f"{here * total:.1f} s in all: nothing to gain"
         )
-    sizes = [size for size in stacks(job, material) if size <= min(count, chunk or count)]
-    times = {0: here} | {size: probe(job, material, stack=size) for size in sizes}
+    times, room = {0: here}, total / PROBED  # in teachers and steps
+    for size in (size for size in stacks(job, material) if size <= min(count, chunk or count)):
+        if room < costs(size):
+            break  # a search must not cost what it could find
+        times[size], room = probe(job, material, stack=size), room - costs(size)
+        if times[size] > here:
+            break  # larger stacks do what smaller ones do, with more to fetch from memory
     best = min(times, key=times.__getitem__)
     alone = times[best]
-    if threads > 1 and workers > 1:
+    if threads > 1 and workers > 1 and room < costs(best):
+        alone *= threads  # not measured: then nothing is expected of it
+    elif threads > 1 and workers > 1:
         torch.set_num_threads(1)
         try:
             alone = probe(job, material, stack=best)
@@ -204,13 +226,18 @@ def stacks(job: Job, material: Material) -> list[int]:
 def probe(job: Job, material: Material, *, stack: int) -> float:
     """Time a few steps, in seconds per teacher and step; what they teach is thrown away."""
     steps = 2 if stack else 4
-    for length in (1, steps):  # the first call pays for memory and kernels
+    for length in (1, steps):  # the first call pays for memory and kernels: `costs`
         short = replace(job, training=replace(job.training, steps=length))
         begin = time.perf_counter()
         members = range(max(1, stack))
         train_chunk(short, material, members, numbers=members, stacked=stack > 0, tick=lambda _: None)
         took = time.perf_counter() - begin
     return took / (steps * max(1, stack))
+
+
+def costs(stack: int) -> int:
+    """Count the steps of teachers that a probe takes."""
+    return 3 * stack if stack else 5
 
 
 def fitting(job: Job, material: Material, *, share: float = 0.7) -> int:
@@ -252,8 +279,10 @@ def movable(factory: Factory) -> bool:
     return True
 
 
-def run(plan: Plan, job: Job, material: Material, teachers: Sequence[int], *, tick: Tick) -> Iterator[tuple[list[int], State]]:
-    """Train these teachers and yield each chunk as it is finished."""
+def run(
+    plan: Plan, job: Job, material: Material, teachers: Sequence[int], *, tick: Tick, bookmark: Bookmark | None = None
+) -> Iterator[tuple[list[int], State]]:
+    """Train these teachers and yield each chunk as it is finished; a `bookmark` keeps a long stack's middle too."""
     chunks = [list(teachers[i : i + plan.chunk]) for i in range(0, len(teachers), plan.chunk)]
     if plan.engine == "processes":
         yield from in_processes(plan, job, material, chunks, tick=tick)
@@ -268,7 +297,7 @@ def run(plan: Plan, job: Job, material: Material, teachers: Sequence[int], *, ti
             )  # fmt: skip
     else:
         for chunk in chunks:
-            yield chunk, train_chunk(job, material, chunk, numbers=chunk, stacked=plan.stacked, tick=tick)
+            yield chunk, train_chunk(job, material, chunk, numbers=chunk, stacked=plan.stacked, tick=tick, bookmark=bookmark)
 
 
 def in_processes(
@@ -349,15 +378,37 @@ def importable_ray() -> Any:
         ) from None
 
 
-def on_ray(plan: Plan, job: Job, material: Material, chunks: list[list[int]], *, tick: Tick) -> Iterator[tuple[list[int], State]]:
-    """Spread chunks over a Ray cluster; every task receives its own teachers' records only."""
+def started_ray() -> Any:
+    """Join the cluster that this machine belongs to, or begin one here."""
     ray = importable_ray()
     if not ray.is_initialized():
         ray.init()
-    gpus = 1 if material.inputs.device.type == "cuda" else 0
-    task = ray.remote(num_cpus=1, num_gpus=gpus)(remote_part)
-    waiting = {task.remote(job, material.part(chunk), chunk, plan.stacked): chunk for chunk in chunks}
-    while waiting:
+    return ray
+
+
+def cluster(ray: Any, device: str) -> tuple[int, bool]:
+    """Count the places in which a cluster can train at once, and tell whether they are GPUs.
+
+    The cluster is asked and not this machine: the head of one that is full of GPUs often has none.
+    """
+    has = ray.cluster_resources()
+    graphics = int(has.get("GPU", 0)) if not device.startswith("cpu") else 0
+    return (graphics, True) if graphics else (max(1, int(has.get("CPU", 1))), False)
+
+
+def on_ray(plan: Plan, job: Job, material: Material, chunks: list[list[int]], *, tick: Tick) -> Iterator[tuple[list[int], State]]:
+    """Spread chunks over a Ray cluster; every task receives its own teachers' records only.
+
+    No more are handed over than can be trained at once: the records of all would fill the cluster's memory.
+    """
+    ray = started_ray()
+    task = ray.remote(num_cpus=1, num_gpus=int(plan.graphics))(remote_part)
+    todo, waiting = iter(chunks), {}
+    while True:
+        for chunk in itertools.islice(todo, plan.workers - len(waiting)):
+            waiting[task.remote(job, material.part(chunk), chunk, plan.stacked)] = chunk
+        if not waiting:
+            return
         ready, _ = ray.wait(list(waiting), num_returns=1)
         chunk, arrays = waiting.pop(ready[0]), ray.get(ready[0])
         tick(len(chunk) * job.training.steps)

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, final
@@ -25,10 +25,10 @@ from tutelage.nets.storage import label_type, read_tensors, write_tensors
 from tutelage.nets.training import State, Training
 from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.teachers.chunks import KIND, Chunks
 from tutelage.teachers.engines import EngineName, Job, Material, Plan, choose, run
 
 Progress = Callable[[int, int], None]
-KIND, CHUNK_KIND = "tutelage.ensemble/1", "tutelage.ensemble.chunk/1"
 VOTES = 16_384  # network evaluations in flight at once on a GPU
 SHARES = 65_536  # the same for shares of small pictures, in bfloat16
 QUERIES = 512  # inputs per forward pass on a CPU: what its caches like
@@ -102,14 +102,17 @@ class Ensemble:
         plan = None
         if todo:
             material = Material(records.to(place), wanted.to(place), tuple(part.to(place) for part in parts))
-            plan = choose(engine, job, material, chunk=chunk)
+            plan = choose(engine, job, material, chunk=chunk, device=device)
             log.info("%d teachers with engine %s, %d at a time (%s)", len(todo), plan.engine, plan.chunk, plan.reason)
-            for teachers, learned in run(plan, job, material, todo, tick=tick):
+            for teachers, learned in run(plan, job, material, todo, tick=tick, bookmark=folder):
                 for name, tensor in learned.items():
                     state[name][teachers] = tensor
                 if folder:
                     folder.write(teachers, learned)
-        return cls(factory, state, device=device, plan=plan)
+        trained = cls(factory, state, device=device, plan=plan)
+        if folder:
+            folder.finish(state, trained.told)
+        return trained
 
     def predict(self, inputs: Any, *, block: int | None = None, progress: Progress | None = None) -> np.ndarray:
         """Let every network label every input: (teachers, queries) of the narrowest integers, streamed in blocks.
@@ -200,10 +203,14 @@ class Ensemble:
         network.load_state_dict({name: tensor[teacher] for name, tensor in self.state.items()})
         return network
 
+    @property
+    def told(self) -> dict[str, str]:
+        """Say in a file what it holds."""
+        return {"kind": KIND, "teachers": str(len(self)), "network": describe(self.factory)}
+
     def save(self, path: str | Path) -> None:
         """Write all networks to one safetensors file of stacked tensors."""
-        told = {"kind": KIND, "teachers": str(len(self)), "network": describe(self.factory)}
-        write_tensors(path, self.state, told, private=True)
+        write_tensors(path, self.state, self.told, private=True)
 
     @classmethod
     def load(cls, path: str | Path, *, factory: Factory | None = None, device: str = "auto") -> Ensemble:
@@ -216,32 +223,6 @@ class Ensemble:
 
     def __repr__(self) -> str:
         return f"Ensemble({len(self)} teachers)"
-
-
-@final
-class Chunks:
-    """Keep finished teachers in a folder, one file per chunk, so that an interrupted fit goes on where it stopped."""
-
-    def __init__(self, folder: str | Path, fingerprint: str) -> None:
-        self.folder, self.fingerprint = Path(folder), fingerprint
-
-    def resume(self, state: State) -> list[int]:
-        """Fill in the teachers that were finished before and name the ones that were not."""
-        missing = set(range(len(next(iter(state.values())))))
-        for path in sorted(self.folder.glob("chunk-*.safetensors")):
-            learned, metadata = read_tensors(path, kind=CHUNK_KIND)
-            if metadata.get("fingerprint") != self.fingerprint:
-                raise RecipeError("`checkpoint` must hold chunks of this same fit, or nothing. Got another fit's instead.")
-            teachers = json.loads(metadata["teachers"])
-            for name, tensor in learned.items():
-                state[name][teachers] = tensor
-            missing -= set(teachers)
-        return sorted(missing)
-
-    def write(self, teachers: Sequence[int], learned: State) -> None:
-        """Put one finished chunk on disk."""
-        metadata = {"kind": CHUNK_KIND, "fingerprint": self.fingerprint, "teachers": json.dumps(list(teachers))}
-        write_tensors(self.folder / f"chunk-{teachers[0]:06d}-{teachers[-1]:06d}.safetensors", learned, metadata, private=True)
 
 
 def check(records: Tensor, targets: Any, shards: tuple[Tensor, ...], training: Training) -> None:
@@ -304,5 +285,5 @@ def fingerprint(job: Job, records: Tensor, targets: Tensor, shards: tuple[Tensor
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for tensor in (records, targets, *shards):
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().numpy().tobytes())
+        digest.update(tensor.contiguous().numpy())  # read where it lies: half a million images are gigabytes
     return digest.hexdigest()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tutelage.nets.networks import Factory
+from tutelage.nets.networks import Factory, checked
 from tutelage.nets.training import Training
 from tutelage.privacy.errors import DataError
 from tutelage.privacy.sealed import Sealed
@@ -33,7 +33,8 @@ class Networked(ABC):
         seed: int = 0,
         checkpoint: str | Path | None = None,
     ) -> None:
-        self.network, self.training = network, training or self.usual()
+        self.network = None if network is None else checked(network)
+        self.training, self.asked = training or self.usual(), training is not None
         self.engine, self.device, self.chunk, self.seed, self.checkpoint = engine, device, chunk, seed, checkpoint
         self._ensemble: Ensemble | None = None
 
@@ -44,6 +45,10 @@ class Networked(ABC):
     @abstractmethod
     def fitting(self, private: Private) -> Factory:
         """Give the network for this data where none was given."""
+
+    def suited(self, private: Private) -> Training:
+        """Say how this data is trained on: as was asked for, or as usual."""
+        return self.training
 
     @abstractmethod
     def vote(self, inputs: Any, *, progress: Progress | None = None) -> Sealed:
@@ -57,14 +62,14 @@ class Networked(ABC):
         self, private: Private, shards: Shards, *, checkpoint: str | Path | None = None, progress: Progress | None = None
     ) -> Self:
         """Train every teacher on its own shard and nothing else; `checkpoint`, here or before, is a folder under `private/`."""
-        self.network = self.network or self.fitting(private)
+        network = self.network or self.fitting(private)
         inputs, targets, parts = self.material(private, shards)
         self._ensemble = Ensemble.fit(
-            self.network,
+            network,
             inputs,
             targets,
             parts,
-            training=self.training,
+            training=self.suited(private),
             seed=self.seed,
             device=self.device,
             engine=self.engine,

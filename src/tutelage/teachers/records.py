@@ -49,7 +49,7 @@ class RecordTeachers:
     def __len__(self) -> int:
         return len(self._sizes)
 
-    def vote(self, inputs: Array) -> Sealed:
+    def vote(self, inputs: Array, *, progress: Callable[[int, int], None] | None = None) -> Sealed:
         """Give every teacher's correction of every guess, sealed: (teachers, guesses, width, classes)."""
         if self._seen is None:
             raise DataError("`teachers` must be fitted before they vote. Got none instead.")
@@ -62,4 +62,6 @@ class RecordTeachers:
                 for teacher, (begin, size) in enumerate(zip(self._begins, self._sizes, strict=True)):
                     own = slice(begin, begin + size)
                     given[teacher, number] = self._seen[own].T @ missing[own] / size
+            if progress is not None:
+                progress(number + 1, len(inputs))
         return Sealed(given)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
+import numpy as np
+
 from tutelage.nets.inputs import as_inputs
+from tutelage.nets.masks import windows
 from tutelage.nets.networks import Factory
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import Warp
+from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.sealed import Sealed
 from tutelage.teachers.ensemble import Progress
 from tutelage.teachers.networked import Networked
 
 if TYPE_CHECKING:
     from tutelage.data.dataset import Private
+    from tutelage.privacy.units import Shards
 
 GENTLE = Training(steps=1000, batch=8, augmentation=Warp(rotation=10, scale=0.1, shift=2, keep=0.1))
 
@@ -26,14 +32,54 @@ class Segmenter(Networked):
     Inputs are (records, channels, *space), targets masks (records, *space).
     """
 
+    window: tuple[int, ...] | None = None
+
+    def through(self, window: Sequence[int] | None) -> Segmenter:
+        """Let teachers learn from windows of this size, and look at larger inputs through them; without one, at all of them."""
+        self.window = None if window is None else tuple(window)
+        return self
+
     def usual(self) -> Training:
         """Warp gently: what is right for all images."""
         return GENTLE
 
     def fitting(self, private: Private) -> Factory:
-        """Give a U-Net of the images' size."""
-        return UNet(shape=tuple(as_inputs(private.inputs[:1]).shape[1:]))
+        """Give a U-Net of the images' size, or of the window's."""
+        channels, *space = as_inputs(private.inputs[:1]).shape[1:]
+        return UNet(shape=(channels, *self._seen(tuple(space))))
+
+    def material(self, private: Private, shards: Shards) -> tuple[Any, Any, Sequence[Any]]:
+        """Cut every record of a shard into windows, side by side; the last ones end where the record ends."""
+        if self.window is None:
+            return super().material(private, shards)
+        records, masks = as_inputs(private.inputs).numpy(), np.asarray(private.targets)
+        places = list(windows(records.shape[2:], self._seen(records.shape[2:]), overlap=False))
+        inputs = np.stack([records[(slice(None), slice(None), *place)] for place in places], axis=1)  # (records, places, ...)
+        targets = np.stack([masks[(slice(None), *place)] for place in places], axis=1)
+        mine = [(np.asarray(rows)[:, None] * len(places) + np.arange(len(places))).reshape(-1) for rows in shards.indices]
+        return inputs.reshape(-1, *inputs.shape[2:]), targets.reshape(-1, *targets.shape[2:]), mine
 
     def vote(self, inputs: Any, *, progress: Progress | None = None) -> Sealed:
-        """Give every teacher's probability of every pixel, sealed: (teachers, queries, *space) float16."""
-        return Sealed(self.ensemble.probabilities(inputs, progress=progress))
+        """Give every teacher's probability of every pixel, sealed: (teachers, queries, *space) float16.
+
+        Where windows overlap, by half, what they say is averaged.
+        """
+        if self.window is None:
+            return Sealed(self.ensemble.probabilities(inputs, progress=progress))
+        queries = as_inputs(inputs).numpy()
+        space = queries.shape[2:]
+        total, seen = np.zeros((len(self), len(queries), *space), np.float32), np.zeros(space, np.float32)
+        for place in windows(space, self._seen(space)):
+            part = (slice(None), slice(None), *place)
+            total[part] += self.ensemble.probabilities(queries[part], dtype=np.float32, progress=progress)
+            seen[place] += 1
+        total /= seen
+        return Sealed(total.astype(np.float16))
+
+    def _seen(self, space: tuple[int, ...]) -> tuple[int, ...]:
+        """Give the size of what is looked at in one go."""
+        if self.window is None:
+            return space
+        if len(self.window) != len(space):
+            raise RecipeError(f"`window` must have {len(space)} sizes, one per side. Got {self.window!r} instead.")
+        return tuple(min(have, want) for have, want in zip(space, self.window, strict=True))

@@ -1,0 +1,50 @@
+"""An heir: another student, taught the public pool as a released linear model names it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage.data.dataset import Public
+from tutelage.features.naming import SURE, check_sure, named
+from tutelage.privacy.errors import DataError
+from tutelage.students.inherited import Inherited
+from tutelage.students.linear import LinearModel, LinearStudent
+
+Array = npt.NDArray[Any]
+
+
+@final
+class Heir:
+    """Let a linear model name the public pool, and teach those names to a student that can see more than it.
+
+    What the linear model says of one record is a guess; what it says of thousands is mostly right, and a network that is shown
+    them bent and shifted cannot learn the mistakes as easily as the rule.
+    Formal guarantee: post-processing. It reads weights that were released and a public pool, and costs nothing.
+    """
+
+    def __init__(self, linear: LinearStudent, student: Callable[[], Any], *, sure: float = SURE) -> None:
+        check_sure(sure)
+        self.linear, self.student, self.sure = linear, student, sure
+
+    def fit(self, public: Public, answers: Array) -> Inherited:
+        """Learn from weights (width, classes) that were released. Labels are refused: they could only be private ones."""
+        wanted = (self.linear.sight.width, self.linear.classes)
+        if not isinstance(public, Public) or np.shape(answers) != wanted:
+            got = f"{type(public).__name__} and shape {np.shape(answers)}"
+            raise DataError(f"`public` and `answers` must be a public pool and released weights {wanted}. Got {got} instead.")
+        pool = public.unlabelled()
+        linear = self.linear.fit(pool, answers)
+        names = named(linear.probabilities(pool.inputs), sure=self.sure)
+        return Inherited(self.student().fit(pool, names), linear, names)
+
+    def fit_all(self, public: Public, labels: Array, *, clips: Sequence[float | None]) -> list[LinearModel]:
+        """Give the linear models of the controls; no heir is made of them."""
+        return self.linear.fit_all(public, labels, clips=clips)
+
+    def taught(self, public: Public, labels: Array) -> Any:
+        """Teach labels of public records (records,) to a new student: what names that are always right would give."""
+        return self.student().fit(public.unlabelled(), labels)

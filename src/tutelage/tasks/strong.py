@@ -1,0 +1,21 @@
+"""A strong control for tables: boosted trees on all private records. The student's own learner may be a weak one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tutelage.data.dataset import Private, Public
+from tutelage.privacy.sealed import Sealed
+from tutelage.runs import RunFolder
+
+FEWEST = 1000  # records: boosted trees of fewer are no strong control
+
+
+def strong(private: Private, test: Public, folder: RunFolder) -> None:
+    """Score boosted trees where records are rows of a table, and leave the figure under `private/` (name: runs.STRONG)."""
+    if private.inputs.ndim != 2 or len(private) < FEWEST or len(np.unique(private.targets)) < 2:
+        return
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    model = HistGradientBoostingClassifier(random_state=0).fit(private.inputs, private.targets)
+    Sealed([np.mean(model.predict(test.inputs) == test.targets)]).store(folder.strong)

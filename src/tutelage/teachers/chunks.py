@@ -1,0 +1,116 @@
+"""Finished teachers in a folder: chunk by chunk while a fit lasts, one file when all of them are there."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import final
+
+import torch
+
+from tutelage.nets.storage import read_tensors, write_tensors
+from tutelage.nets.training import State
+from tutelage.privacy.errors import RecipeError, Unsealed
+
+KIND, CHUNK_KIND, UNFINISHED_KIND = "tutelage.ensemble/1", "tutelage.ensemble.chunk/1", "tutelage.ensemble.unfinished/1"
+EVERY = 60.0  # seconds between two saves of a stack that is still learning
+SHARE = 20  # times the time that a save takes must lie between it and the next: a large stack is saved less often
+
+
+@final
+class Chunks:
+    """Keep what was learned in a folder under `private/`, so that an interrupted fit goes on where it stopped.
+
+    Every file says which fit it is of (`fingerprint`: settings, seed, records, shards), and is refused by any other. A kill
+    between the file of all teachers and the removal of its chunks leaves both: the whole file is read, the chunks go.
+    """
+
+    def __init__(self, folder: str | Path, fingerprint: str) -> None:
+        self.folder, self.fingerprint = Path(folder), fingerprint
+        if "private" not in self.folder.resolve().parts:  # now, not when the first teachers were trained
+            raise Unsealed("`checkpoint` must lie in a folder named 'private', or be one. Got one outside instead.")
+        self._due = time.monotonic() + EVERY
+
+    @property
+    def whole(self) -> Path:
+        """Name the file of all teachers; `Ensemble.load` reads it."""
+        return self.folder / "teachers.safetensors"
+
+    @property
+    def unfinished(self) -> Path:
+        """Name the file of a stack that is still learning."""
+        return self.folder / "unfinished.safetensors"
+
+    def resume(self, state: State) -> list[int]:
+        """Fill in the teachers that were finished before and name the ones that were not."""
+        for half in self.folder.glob(".*.safetensors.*"):  # of a life that was killed while it wrote
+            half.unlink()
+        if self.whole.exists():
+            state.update(self._read(self.whole, KIND)[0])
+            self._clear()
+            return []
+        missing = set(range(len(next(iter(state.values())))))
+        for path in self._chunks():
+            learned, teachers = self._read(path, CHUNK_KIND)
+            for name, tensor in learned.items():
+                state[name][teachers] = tensor
+            missing -= set(teachers)
+        return sorted(missing)
+
+    def write(self, teachers: Sequence[int], learned: State) -> None:
+        """Put one finished chunk on disk."""
+        path = self.folder / f"chunk-{teachers[0]:06d}-{teachers[-1]:06d}.safetensors"
+        write_tensors(path, learned, self._told(CHUNK_KIND, teachers), private=True)
+        self.unfinished.unlink(missing_ok=True)
+
+    def finish(self, state: State, told: dict[str, str]) -> None:
+        """Put all teachers into one file, and remove the chunks only after that."""
+        if not self.whole.exists():
+            write_tensors(self.whole, state, {**told, "fingerprint": self.fingerprint}, private=True)
+        self._clear()
+
+    # ── a stack that is still learning: the `Bookmark` of nets.training ───────────────────────────────────────────────
+
+    def due(self) -> bool:
+        """Tell whether the last save is long ago."""
+        return time.monotonic() >= self._due
+
+    def keep(self, teachers: Sequence[int], device: torch.device, learning: State) -> None:
+        """Save all that a stack needs to go on."""
+        begin = time.monotonic()
+        told = {**self._told(UNFINISHED_KIND, teachers), "device": device.type}
+        write_tensors(self.unfinished, learning, told, private=True)
+        now = time.monotonic()
+        self._due = now + max(EVERY, SHARE * (now - begin))
+
+    def kept(self, teachers: Sequence[int], device: torch.device) -> State | None:
+        """Give what was saved of this same stack on this same kind of device; of another one nothing."""
+        if not self.unfinished.exists():
+            return None
+        learning, metadata = read_tensors(self.unfinished, kind=UNFINISHED_KIND)
+        self._check(metadata)
+        same = json.loads(metadata["teachers"]) == list(teachers) and metadata["device"] == device.type
+        return learning if same else None
+
+    # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _chunks(self) -> list[Path]:
+        return sorted(self.folder.glob("chunk-*.safetensors"))
+
+    def _clear(self) -> None:
+        for path in (*self._chunks(), self.unfinished):
+            path.unlink(missing_ok=True)
+
+    def _read(self, path: Path, kind: str) -> tuple[State, list[int]]:
+        learned, metadata = read_tensors(path, kind=kind)
+        self._check(metadata)
+        return learned, json.loads(metadata["teachers"]) if kind == CHUNK_KIND else []
+
+    def _check(self, metadata: dict[str, str]) -> None:
+        if metadata.get("fingerprint") != self.fingerprint:
+            raise RecipeError("`checkpoint` must hold chunks of this same fit, or nothing. Got another fit's instead.")
+
+    def _told(self, kind: str, teachers: Sequence[int]) -> dict[str, str]:
+        return {"kind": kind, "fingerprint": self.fingerprint, "teachers": json.dumps(list(teachers))}

@@ -1,0 +1,151 @@
+"""Finished teachers on disk: chunks while a fit lasts, one file at its end, and never the wrong ones."""
+
+import hashlib
+import json
+import stat
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import tutelage.teachers.chunks as chunks_module
+import tutelage.teachers.ensemble as ensemble_module
+from tutelage.nets.networks import describe
+from tutelage.privacy.errors import RecipeError, Unsealed
+from tutelage.teachers.chunks import Chunks
+from tutelage.teachers.engines import Job
+from tutelage.teachers.ensemble import Ensemble, fingerprint
+
+
+def fit(task, **changed) -> Ensemble:
+    settings = {"training": task.training, "engine": "sequential", "device": "cpu", "seed": 1, "chunk": 2} | changed
+    return Ensemble.fit(task.network, task.inputs, task.targets, task.shards, **settings)
+
+
+def same(one: Ensemble, two: Ensemble) -> bool:
+    return all(torch.equal(one.state[name], two.state[name]) for name in one.state)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+class Interrupted(Exception):
+    """Stands for a power cut."""
+
+
+def test_a_finished_fit_leaves_one_file_that_is_its_owner_s(task, tmp_path) -> None:
+    folder = tmp_path / "private" / "teachers"
+    trained = fit(task, checkpoint=folder)
+    assert names(folder) == ["teachers.safetensors"]
+    assert stat.S_IMODE((folder / "teachers.safetensors").stat().st_mode) == 0o600
+    assert same(Ensemble.load(folder / "teachers.safetensors", device="cpu"), trained)
+    again = fit(task, checkpoint=folder)
+    assert again.plan is None  # nothing was left to do
+    assert same(again, trained)
+    with pytest.raises(RecipeError, match="of this same fit"):
+        fit(task, checkpoint=folder, seed=2)
+
+
+@pytest.mark.parametrize("killed", ["before the file", "between file and chunks"])
+def test_a_kill_at_the_end_is_harmless(task, tmp_path, monkeypatch, killed: str) -> None:
+    folder = tmp_path / "private"
+
+    def cut(*_: object) -> None:
+        raise Interrupted
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Chunks, "finish" if killed == "before the file" else "_clear", cut)
+        with pytest.raises(Interrupted):
+            fit(task, checkpoint=folder)
+    left = [f"chunk-{k:06d}-{min(k + 1, 4):06d}.safetensors" for k in (0, 2, 4)]
+    assert names(folder) == (left if killed == "before the file" else [*left, "teachers.safetensors"])
+    (folder / ".teachers.safetensors.99999").write_bytes(b"half a file")
+    again = fit(task, checkpoint=folder)
+    assert again.plan is None
+    assert names(folder) == ["teachers.safetensors"]
+    assert same(again, fit(task))
+
+
+def test_a_checkpoint_outside_private_is_refused_before_training(task, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(ensemble_module, "run", lambda *_, **__: pytest.fail("it was trained"))
+    with pytest.raises(Unsealed, match="`checkpoint` must lie in a folder named 'private'"):
+        fit(task, checkpoint=tmp_path / "teachers")
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_a_stack_goes_on_in_its_middle(task, tmp_path, monkeypatch, optimizer: str) -> None:
+    """A GPU trains all teachers in one chunk: what is kept while it lasts is all that a kill leaves."""
+    folder, training = tmp_path / "private", replace(task.training, steps=70, optimizer=optimizer)
+    monkeypatch.setattr(chunks_module, "EVERY", 0.0)
+    monkeypatch.setattr(chunks_module, "SHARE", 0.0)
+    settings = {"engine": "stacked", "chunk": 5, "training": training}
+
+    def cut(done: int, total: int) -> None:
+        if done > 0.6 * total:
+            raise Interrupted
+
+    with pytest.raises(Interrupted):
+        fit(task, checkpoint=folder, progress=cut, **settings)
+    assert names(folder) == ["unfinished.safetensors"]
+    assert stat.S_IMODE((folder / "unfinished.safetensors").stat().st_mode) == 0o600
+    seen: list[int] = []
+    resumed = fit(task, checkpoint=folder, progress=lambda done, total: seen.append(done), **settings)
+    assert seen[:3] == [0, 5 * 32, 5 * 48]  # it was saved at the beginning of the third block
+    assert seen[-1] == 5 * 70
+    assert same(resumed, fit(task, **settings))
+    assert names(folder) == ["teachers.safetensors"]
+
+
+def test_only_the_same_stack_goes_on(task, tmp_path) -> None:
+    mine, other = Chunks(tmp_path / "private", "mine"), Chunks(tmp_path / "private", "other")
+    mine.keep([0, 1], torch.device("cpu"), {"step": torch.tensor(16)})
+    assert mine.kept([0, 1], torch.device("cpu")) == {"step": torch.tensor(16)}
+    assert mine.kept([1, 2], torch.device("cpu")) is None
+    assert mine.kept([0, 1], torch.device("cuda")) is None
+    with pytest.raises(RecipeError, match="of this same fit"):
+        other.kept([0, 1], torch.device("cpu"))
+
+
+def test_saves_are_rare(tmp_path, monkeypatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(chunks_module.time, "monotonic", lambda: now[0])
+    folder = Chunks(tmp_path / "private", "mine")
+    assert not folder.due()
+    now[0] = chunks_module.EVERY
+    assert folder.due()
+    folder.keep([0], torch.device("cpu"), {"step": torch.tensor(16)})
+    assert not folder.due()
+
+
+def test_the_digest_is_what_it_was_before_it_was_read_in_place(task) -> None:
+    """Checkpoints of earlier versions are taken up again."""
+    job = Job(factory=task.network, training=task.training, seed=3)
+    records, targets = torch.from_numpy(task.inputs)[:, None], torch.from_numpy(task.targets)
+    shards = tuple(torch.from_numpy(shard) for shard in task.shards)
+    settings = {
+        "network": describe(job.factory),
+        "training": asdict(job.training),
+        "seed": job.seed,
+        "module": str(job.factory()),
+    }
+    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    for tensor in (records, targets, *shards):
+        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    assert fingerprint(job, records, targets, shards) == digest.hexdigest()
+    assert fingerprint(job, records.transpose(2, 3), targets, shards) != digest.hexdigest()
+
+
+def test_the_digest_copies_nothing(task) -> None:
+    import tracemalloc
+
+    job = Job(factory=task.network, training=task.training, seed=3)
+    records, targets = torch.from_numpy(np.zeros((300, 1, 128, 128), dtype=np.float32)), torch.zeros(300, dtype=torch.int64)
+    tracemalloc.start()
+    fingerprint(job, records, targets, (torch.arange(300),))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < records.numpy().nbytes / 4

@@ -1,0 +1,87 @@
+"""A run says which data it is about, and lets no hash of private records out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tutelage.data.digits import digits
+from tutelage.data.provenance import fingerprint
+from tutelage.privacy.errors import LedgerError
+from tutelage.recipes.run import embedded, gathered, run
+from tutelage.report.page import report
+from tutelage.transfer import Outcome
+from tutelage.verification import verify
+
+
+def changed(place: Path, **fields: Any) -> Path:
+    path = place / "release" / "guarantee.json"
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **fields}), encoding="utf-8")
+    return place
+
+
+def test_the_guarantee_and_the_page_name_the_data(outcomes: Callable[[str], Outcome]) -> None:
+    outcome = outcomes("digits")
+    private, public, test = digits(seed=0)
+    told = json.loads(outcome.folder.guarantee.read_text(encoding="utf-8"))["data"]
+    assert told == outcome.guarantee["data"]
+    assert told == {
+        "set": "digits", "split": None, "published": True, "hashes": {"public": public.sha256, "test": test.sha256},
+    }  # fmt: skip
+    page = outcome.folder.report.read_text(encoding="utf-8")
+    assert public.sha256 in page
+    assert test.sha256 in page
+    inside = json.loads(outcome.folder.inside_data.read_text(encoding="utf-8"))
+    assert inside["private"] == fingerprint(private)
+    assert outcome.folder.inside_data.stat().st_mode & 0o077 == 0
+    for file in outcome.folder.release.rglob("*"):
+        assert file.is_dir() or inside["private"].encode() not in file.read_bytes(), file
+    assert verify(outcome.folder).against_private_book
+
+
+def test_a_resumed_run_still_names_its_data(copied: Callable[..., Path]) -> None:
+    place = changed(copied(), data=None)  # as if it had been killed just before
+    assert run(embedded("digits"), place, resume=True).guarantee["data"]["set"] == "digits"
+    assert json.loads((place / "release" / "guarantee.json").read_text(encoding="utf-8"))["data"]["set"] == "digits"
+
+
+def test_an_older_guarantee_still_verifies_and_has_its_page(copied: Callable[..., Path]) -> None:
+    place = copied()
+    path = place / "release" / "guarantee.json"
+    old = json.loads(path.read_text(encoding="utf-8"))
+    del old["data"]
+    path.write_text(json.dumps(old), encoding="utf-8")
+    assert verify(place).rows > 1
+    assert "public pool (SHA-256" not in report(place).report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"set": "digits", "split": None, "published": True, "hashes": {"private": "0" * 64}},
+        {"set": "digits", "split": None, "published": True, "hashes": {}, "files": {"train.bin": "0" * 64}},
+        {"set": "brats", "split": None, "published": False, "hashes": {"split": "0" * 64}},
+        "digits",
+    ],
+)
+def test_a_release_with_another_hash_is_refused(copied: Callable[..., Path], data: Any) -> None:
+    with pytest.raises(LedgerError, match="`data` must"):
+        verify(changed(copied(), data=data))
+
+
+def test_a_file_set_gives_its_split_and_its_files_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tutelage.data import presets
+
+    private, public, test = digits()
+    hashes = {"train.bin": "11" * 32, "split": "22" * 32}
+    study = presets.Study(private, public, test, 10, "mnist", "votes", hashes)
+    monkeypatch.setattr(presets, "load", lambda *_, **__: study)
+    *_, origin = gathered(embedded("pate/mnist-lnmax-100"), tmp_path)
+    assert (origin.told()["set"], origin.told()["split"]) == ("mnist", "votes")
+    assert origin.told()["hashes"]["split"] == "22" * 32
+    assert "11" * 32 not in json.dumps(origin.told())
+    assert origin.inside(private)["files"] == hashes
