@@ -17,6 +17,8 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 CONTROLS = ("control: non-private, all private labels", "control: plurality of teachers, no noise", "control: one teacher")
 #: What private/corrected.npy holds, in order, where a guess was corrected.
 CORRECTED = (CONTROLS[0], "control: the same corrections, no noise")
+#: What private/heir.npy holds, where the corrected guess has an heir: what it would be without any of this.
+INHERITED = ("control: non-private, the heir's network on all private labels",)
 #: What private/strong.npy holds, where records are rows of a table.
 STRONG = ("control: non-private, boosted trees on all private records",)
 #: What private/stages.npy holds, in order: Dice on the way from a teacher's mask to an answer.
@@ -44,6 +46,7 @@ class RunFolder:
         self.report = self.release / "report.html"
         self.controls = self.private / "controls.npy"
         self.corrected = self.private / "corrected.npy"
+        self.heir = self.private / "heir.npy"
         self.strong = self.private / "strong.npy"
         self.stages = self.private / "stages.npy"
         self.pictures = self.private / "pictures.npy"
@@ -76,8 +79,8 @@ class RunFolder:
     def read_controls(self) -> dict[str, float]:
         """Read the figures that were computed from private data: for eyes inside the building."""
         found: dict[str, float] = {}
-        kept = ((CONTROLS, self.controls), (CORRECTED, self.corrected), (STRONG, self.strong), (STAGES, self.stages))
-        for names, path in kept:
+        kept = ((CONTROLS, self.controls), (CORRECTED, self.corrected), (INHERITED, self.heir))
+        for names, path in (*kept, (STRONG, self.strong), (STAGES, self.stages)):
             if os.access(path, os.R_OK):
                 found |= dict(zip(names, np.load(path, allow_pickle=False).tolist(), strict=True))
         return found

@@ -16,7 +16,7 @@ from tutelage.recipes import run as runs
 from tutelage.recipes.linear import inherited
 from tutelage.recipes.recipe import parse
 from tutelage.report.page import report
-from tutelage.runs import CORRECTED, RunFolder
+from tutelage.runs import CORRECTED, INHERITED, RunFolder
 from tutelage.students.inherited import Inherited
 from tutelage.students.linear import LinearModel
 from tutelage.tasks.corrections import NAMED
@@ -104,7 +104,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert scores["private student"] > scores[NAMED] + 0.04  # a linear model of six numbers: 0.78 beside 0.87
     assert 0.86 < scores["names that the heir was told"] < 0.95
     assert scores["control: the same heir, true labels of the pool"] > 0.95
-    assert set(CORRECTED) <= set(scores)
+    assert {*CORRECTED, *INHERITED} <= set(scores)
     assert {"training the student", "training the controls"} <= set(said)
     # What is published is what was scored; who taught it lies beside it.
     from tutelage.nets.model import Model

@@ -16,7 +16,7 @@ from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import Event
 from tutelage.privacy.ledger import Entry, Ledger, charges, read_lines
 from tutelage.report import stages
-from tutelage.runs import CONTROLS, CORRECTED, STAGES, STRONG, RunFolder
+from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG, RunFolder
 
 
 def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None) -> RunFolder:
@@ -136,7 +136,7 @@ def _verdict(scores: dict[str, float]) -> str:
 
 
 def _controls_note(scores: dict[str, float], *, inside: bool) -> str:
-    known = dict.fromkeys((*CONTROLS, *CORRECTED, *STRONG, *STAGES))
+    known = dict.fromkeys((*CONTROLS, *CORRECTED, *INHERITED, *STRONG, *STAGES))
     read = [name.removeprefix("control: ").removeprefix("stage: ") for name in known if name in scores]
     if not read:
         return "Controls that read private data are under private/, not here."

@@ -18,7 +18,8 @@ from tutelage.recipes.recipe import Recipe
 from tutelage.recipes.run import is_benchmark, run
 from tutelage.report.page import report
 from tutelage.reproduction.rows import Row
-from tutelage.runs import CONTROLS, CORRECTED, STRONG, RunFolder
+from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STRONG, RunFolder
+from tutelage.tasks.corrections import TRUE_POOL
 
 Progress = Callable[[str, int, int], None]
 CAPTION = (
@@ -162,8 +163,8 @@ def read(folder: RunFolder, recipe: Recipe) -> Figures:
     return Figures(
         seed=recipe.seed,
         student=scores["private student"],
-        true_labels=scores.get("control: same questions, true labels"),
-        non_private=scores.get(CONTROLS[0]),
+        true_labels=scores.get("control: same questions, true labels", scores.get(TRUE_POOL)),
+        non_private=scores.get(INHERITED[0], scores.get(CONTROLS[0])),
         boosted=scores.get(STRONG[0]),
         plurality=scores.get(CONTROLS[1]),
         no_noise=scores.get(CORRECTED[1]),

@@ -24,6 +24,7 @@ from tutelage.telling import silent
 
 Array = npt.NDArray[Any]
 NAMED = "the linear model that named the pool"
+TRUE_POOL = "control: the same heir, true labels of the pool"
 
 
 @final
@@ -101,7 +102,7 @@ class Following:
             raise RecipeError("`student` of an heir must make a new one at every call. Got the same one twice instead.")
         return scores | {
             "names that the heir was told": float(np.mean(model.names[told] == self.public.targets[told])),
-            "control: the same heir, true labels of the pool": _accuracy(other, test),
+            TRUE_POOL: _accuracy(other, test),
         }
 
     def controls(
@@ -114,10 +115,13 @@ class Following:
         folder: RunFolder,
         say: Progress = silent,
     ) -> None:
-        """Score what only the owner of the data may know (names: runs.CORRECTED, in order)."""
-        everything = Public.of(private.inputs, source="private, for the control alone")
-        models = trained(student().fit_all, say)(everything, private.targets, clips=(None, self.codec.clip))
+        """Score what only the owner of the data may know (names: runs.CORRECTED in order, runs.INHERITED)."""
+        everything, learner = Public.of(private.inputs, source="private, for the control alone"), student()
+        models = trained(learner.fit_all, say)(everything, private.targets, clips=(None, self.codec.clip))
         Sealed(np.asarray([_accuracy(model, test) for model in models])).store(folder.corrected)
+        if hasattr(learner, "taught"):  # it has an heir
+            own = trained(learner.taught, say)(everything, private.targets)
+            Sealed(np.asarray([_accuracy(own, test)])).store(folder.heir)
         strong(private, test, folder)
 
     def publish(self, folder: RunFolder, model: Model, answers: Followed, *, expose: bool) -> None:
