@@ -209,7 +209,7 @@ def store_private(content: Any, path: Path) -> None:
 
     if "private" not in path.resolve().parent.parts:
         raise Unsealed("`path` must lie in a folder named 'private'. Got one outside instead.")
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with os.fdopen(os.open(beside, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600), "w+b") as file:

@@ -16,7 +16,7 @@ def silent(what: str, done: int, total: int) -> None:
 
 def telling(step: Callable[..., Any], say: Progress, what: str) -> Callable[..., Any]:
     """Let a step tell under this title, if it takes a `progress`; any other one is shown as begun and as done."""
-    if _tells(step):
+    if tells(step):
         return functools.partial(step, progress=functools.partial(say, what))
 
     def call(*given: Any, **named: Any) -> Any:
@@ -28,7 +28,8 @@ def telling(step: Callable[..., Any], say: Progress, what: str) -> Callable[...,
     return call
 
 
-def _tells(step: Callable[..., Any]) -> bool:
+def tells(step: Callable[..., Any]) -> bool:
+    """Say whether a step can tell how far it is."""
     try:
         return "progress" in inspect.signature(step).parameters
     except (TypeError, ValueError):  # compiled code may not say what it takes

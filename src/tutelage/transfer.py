@@ -120,7 +120,7 @@ def transfer(
         scores: dict[str, float] = {}
         if test is not None and test.targets is not None:
             other = _other_than(learner, student)
-            scores = task.scores(model, answers, test, other)
+            scores = task.scores(model, answers, test, other, say)
             if controls:
                 quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
                 say("scoring the controls", 1, 1)

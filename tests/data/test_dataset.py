@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tutelage.data import dataset
-from tutelage.data.dataset import Public
+from tutelage.data.dataset import Private, Public
+from tutelage.privacy.errors import DataError
 
 
 @pytest.mark.parametrize(
@@ -38,3 +39,50 @@ def test_inputs_on_disk_are_not_read_whole(tmp_path) -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < big.nbytes / 4
+
+
+class NoAnswer:
+    """As pandas' NA: whether it is equal to itself cannot be told."""
+
+    __hash__ = None
+
+    def __eq__(self, other: object) -> NoAnswer:
+        return self
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+@pytest.mark.parametrize(
+    "units",
+    [
+        ["ann", None, "ben"],
+        ["ann", float("nan"), "ben"],
+        ["ann", " ", "ben"],
+        np.array(["ann", "", "ben"], dtype=object),
+        [1.0, float("nan"), 2.0],
+        np.array(["2020-01-01", "NaT", "2020-01-02"], dtype="datetime64[D]"),
+        np.array([1, NoAnswer(), 2], dtype=object),
+    ],
+    ids=["none", "nan", "blank", "empty", "numbers", "dates", "no answer"],
+)
+def test_a_record_that_is_nobody_s_is_refused(units) -> None:
+    with pytest.raises(DataError, match=r"must have an id for every record\. Got records without one instead\.$"):
+        Private.of(np.zeros((3, 2)), np.zeros(3), units=units, unit="patient")
+
+
+@pytest.mark.parametrize(
+    "units", [["ann", "ben", "ann"], [7, 8, 7], [0.5, 1.5, 0.5], [b"a", b"b", b"a"], np.array(["ann", "ben", "ann"], object)]
+)
+def test_ids_of_any_one_kind_are_kept(units) -> None:
+    private = Private.of(np.zeros((3, 2)), np.zeros(3), units=units, unit="patient")
+    assert "3 records of 2 units" in repr(private)
+    assert sorted(len(shard) for shard in private.split(2)) == [1, 2]
+    assert len(private[[0, 2]]) == 2
+
+
+def test_ids_of_two_kinds_or_of_another_shape_are_refused() -> None:
+    with pytest.raises(DataError, match="ids of one kind"):
+        Private.of(np.zeros((2, 2)), np.zeros(2), units=np.array([7, "7"], dtype=object))
+    with pytest.raises(DataError, match=r"one id per record\. Got shape \(2, 1\)"):
+        Private.of(np.zeros((2, 2)), np.zeros(2), units=[[1], [2]])

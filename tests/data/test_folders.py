@@ -53,10 +53,27 @@ def test_public_images_grey_and_resized(clinic):
     assert public.targets.tolist() == [0, 0, 1, 1]
 
 
+def test_a_source_is_named_without_the_way_to_it(clinic):
+    assert private_from_folder(clinic).source == public_from_folder(str(clinic)).source == clinic.name
+
+
 def test_classes_may_be_given_in_another_order(clinic):
     assert read_folder(clinic, classes=("malignant", "benign")).targets.tolist() == [0, 0, 1, 1]
     with pytest.raises(DataError, match="no folder cyst instead"):
         read_folder(clinic, classes=("benign", "cyst"))
+
+
+def test_hidden_folders_are_no_classes_and_no_patients(clinic):
+    picture(clinic / ".trash" / "anna_09.png")
+    picture(clinic / "benign" / ".thumbnails" / "anna_01.png")
+    assert read_folder(clinic).targets.tolist() == [0, 0, 1, 1]
+    assert private_from_folder(clinic, unit="patient").units.tolist() == ["anna", "anna", "anna", "bert"]
+
+
+@pytest.mark.parametrize("size", [64, (64,), (0, 64), (64, 64, 3), (64.0, 64)])
+def test_refuses_a_size_that_is_none(clinic, size):
+    with pytest.raises(RecipeError, match="`size` must be"):
+        read_folder(clinic, size=size)
 
 
 def test_refuses_images_of_several_sizes(clinic):

@@ -191,6 +191,14 @@ def test_the_archive_of_any_form_is_unpacked(shelf, packed, place):
     assert (found.kind, found.paths["one.bin"]) == ("second", shelf / "data" / "second" / "one.bin")
 
 
+def test_an_archive_that_broke_off_is_named_and_left_alone(shelf, packed):
+    pack = shelf / "data" / "pack.tar.gz"
+    pack.write_bytes((shelf / "web" / "pack.tar.gz").read_bytes()[:-9])
+    with pytest.raises(DataError, match=r"pack\.tar\.gz` must be the published archive .* it is left alone"):
+        locate(packed, shelf / "data", download=False)
+    assert pack.exists()
+
+
 def test_files_have_their_own_addresses_where_the_archive_fails(shelf, packed):
     (shelf / "web" / "pack.tar.gz").unlink()
     with pytest.raises(DataError, match="a download failed"):

@@ -138,7 +138,7 @@ def test_fitting_keeps_the_middle(have: tuple[int, int, int]) -> None:
 
 def test_arrays_may_go_to_disk(tmp_path: Path) -> None:
     volumes = Volumes.decathlon(task(tmp_path / "task"), size=(6, 6, 6))
-    mapped = volumes.public(into=tmp_path / "cache")
+    mapped = volumes.public(into=str(tmp_path / "cache"))
     assert isinstance(mapped.targets, np.memmap)
     assert np.array_equal(mapped.inputs, volumes.public().inputs)
 
@@ -154,9 +154,17 @@ def test_private_files_stay_private(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "inputs.npy").write_bytes(b"from before, for everybody")
     (folder / "inputs.npy").chmod(0o644)
-    private = volumes.private(into=folder)
+    private = volumes.private(into=str(folder))
     assert np.array_equal(private.inputs, volumes.private().inputs)
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
+
+
+def test_a_source_is_named_without_the_way_to_it(tmp_path: Path) -> None:
+    task(tmp_path / "organs")
+    brats(tmp_path / "heads", ("BraTS2021_00000",))
+    found = (Volumes.decathlon(tmp_path / "organs", size=(6, 6, 6)), Volumes.brats(str(tmp_path / "heads"), size=(6, 6, 5)))
+    assert [volumes.public().source for volumes in found] == ["organs", "heads"]
+    assert [volumes[:1].private().source for volumes in found] == ["organs", "heads"]
 
 
 def test_a_scan_prints_no_name(tmp_path: Path) -> None:
@@ -212,6 +220,20 @@ def test_the_folder_says_whose_scans_they_are(tmp_path: Path, head: str) -> None
     task(tmp_path)
     (tmp_path / "patients.csv").write_text(f"{head}organ_000, Ann\norgan_001,Ben\n\norgan_002,Ann\norgan_009,Cid\n")
     assert Volumes.decathlon(tmp_path, size=(6, 6, 6)).patients.tolist() == ["Ann", "Ben", "Ann"]
+
+
+def test_a_list_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
+    task(tmp_path)
+    (tmp_path / "patients.csv").write_text("organ_000,Ann\r\norgan_001,Ben\r\norgan_002,Ann\r\n", encoding="utf-8-sig")
+    assert set(Volumes.decathlon(tmp_path, size=(8, 8, 8)).patients) == {"Ann", "Ben"}
+
+
+def test_a_list_in_another_alphabet_is_refused_without_a_name(tmp_path: Path) -> None:
+    task(tmp_path)
+    (tmp_path / "patients.csv").write_bytes("organ_000,Ré\n".encode("cp1252"))
+    with pytest.raises(DataError, match=r"must be a readable UTF-8 table\. Got UnicodeDecodeError instead\.$") as caught:
+        Volumes.decathlon(tmp_path, size=(8, 8, 8))
+    assert caught.value.__suppress_context__
 
 
 def test_the_folder_says_whose_brats_scans_they_are(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Engines agree, and the choice between them is by measurement."""
 
+import functools
+import os
 import sys
 from types import SimpleNamespace
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.teachers import engines
 from tutelage.teachers.ensemble import Ensemble
 
@@ -51,6 +53,14 @@ def test_a_failure_in_a_worker_is_told_here(task) -> None:
     job = engines.Job(factory=torch.nn.modules.module._WrappedHook, training=task.training, seed=0)  # importable, not buildable
     plan = engines.Plan(engine="processes", chunk=1, stacked=False, workers=1)
     with pytest.raises(TypeError):
+        list(engines.run(plan, job, material, [0], tick=lambda _: None))
+
+
+def test_a_worker_that_was_killed_is_told_of_and_not_waited_for(task) -> None:
+    material = engines.Material(torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64), (torch.arange(4),))
+    job = engines.Job(factory=functools.partial(os._exit, 3), training=task.training, seed=0)
+    plan = engines.Plan(engine="processes", chunk=1, stacked=False, workers=1)
+    with pytest.raises(DataError, match="Got one that ended with status 3"):
         list(engines.run(plan, job, material, [0], tick=lambda _: None))
 
 

@@ -30,7 +30,7 @@ from tutelage.verification import verify
 Outcomes = Callable[[str], Outcome]
 
 RELEASED = {"book.jsonl", "guarantee.json", "labels.csv", "report.html", "samples.npz", "scores.json", "student.skops"}
-KEPT = {"book.sqlite", "controls.npy", "data.json", "data_dependent_epsilon.npy", "report.html", "run.lock"}
+KEPT = {"book.sqlite", "controls.npy", "data.json", "data_dependent_epsilon.npy", "report.html", "run.lock", "teachers"}
 FIELDS = {
     "schema", "epsilon", "delta", "mu", "unit", "unit_teachers", "adjacency", "statement", "excepted", "mu_is_exact",
     "budget_epsilon", "data_independent_epsilon", "sanitised_epsilon", "adaptive", "accountant", "events", "labels", "units",
@@ -65,7 +65,9 @@ def test_private_holds_what_is_documented_and_nothing_else(outcome: Outcome) -> 
 
 def test_private_is_for_its_owner_alone(outcome: Outcome) -> None:
     assert stat.S_IMODE(outcome.folder.private.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in outcome.folder.private.iterdir()} == {0o600}
+    for path in outcome.folder.private.rglob("*"):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path.name
+    assert list((outcome.folder.private / "teachers").glob("models-*.skops"))
 
 
 def test_no_data_dependent_figure_stands_in_the_release(outcome: Outcome) -> None:

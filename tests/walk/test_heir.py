@@ -105,7 +105,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert 0.86 < scores["names that the heir was told"] < 0.95
     assert scores["control: the same heir, true labels of the pool"] > 0.95
     assert {*CORRECTED, *INHERITED} <= set(scores)
-    assert {"training the student", "training the controls"} <= set(said)
+    assert said.count("training the student") > 2 < said.count("training the controls")  # each tells how far it is
     # What is published is what was scored; who taught it lies beside it.
     from tutelage.nets.model import Model
 

@@ -14,6 +14,7 @@ from tutelage.privacy.units import Shards
 
 UnitName = Literal["record", "patient", "institution"]
 _BYTES = 1 << 24  # hashed at a time
+_NOBODY = "`units` must have an id for every record. Got records without one instead."
 
 
 @final
@@ -36,12 +37,13 @@ class Private:
                 "`inputs`, `targets` and `units` must have one entry per record. "
                 f"Got {len(self.inputs)}, {len(self.targets)} and {len(self.units)} instead."
             )
+        _check_ids(np.asarray(self.units))
 
     @classmethod
     def of(cls, inputs: Any, targets: Any, *, units: Any = None, unit: UnitName = "record", source: str = "memory") -> Private:
         """Wrap arrays; without `units` every record is its own unit."""
         inputs, targets = np.asarray(inputs), np.asarray(targets)
-        return cls(inputs, targets, np.arange(len(inputs)) if units is None else np.asarray(units), unit, source)
+        return cls(inputs, targets, np.arange(len(inputs)) if units is None else _ids(units), unit, source)
 
     def split(self, shards: int, *, seed: int = 0) -> Shards:
         """Divide the units, never the records of one unit, into disjoint shards."""
@@ -98,6 +100,41 @@ class Public:
 
     def __repr__(self) -> str:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"
+
+
+def _ids(units: Any) -> np.ndarray:
+    """Give ids as an array. A list is looked through first: NumPy writes what is missing among strings as "nan"."""
+    if isinstance(units, (list, tuple)) and any(_is_nobody(one) for one in units):
+        raise DataError(_NOBODY)
+    return np.asarray(units)
+
+
+def _check_ids(units: np.ndarray) -> None:
+    """Refuse a record that is nobody's: if it is somebody's who has others, they would not be kept together."""
+    if units.ndim != 1:
+        raise DataError(f"`units` must be one id per record. Got shape {units.shape} instead.")
+    if units.dtype.kind in "fcmM":
+        nobody = bool(np.isnat(units).any() if units.dtype.kind in "mM" else np.isnan(units).any())
+    elif units.dtype.kind in "US":
+        nobody = bool((np.char.str_len(np.char.strip(units)) == 0).any())
+    elif units.dtype.kind == "O":
+        nobody = any(_is_nobody(one) for one in units)
+        if not nobody and len({type(one) for one in units}) > 1:  # 7 and "7" may be one person
+            raise DataError("`units` must be ids of one kind. Got several instead.")
+    else:
+        nobody = False
+    if nobody:
+        raise DataError(_NOBODY)
+
+
+def _is_nobody(one: Any) -> bool:
+    """Tell a missing id: nothing, blank, or what is not equal to itself (not a number, not a time, pandas' NA)."""
+    if one is None or (isinstance(one, str) and not one.strip()):
+        return True
+    try:
+        return not bool(one == one)
+    except (TypeError, ValueError):
+        return True
 
 
 def _hashed(inputs: np.ndarray) -> str:

@@ -34,7 +34,7 @@ def private_from_folder(
 ) -> Private:
     """Read a folder of private images; `classes` defaults to the names of its folders, which are taken to be public."""
     records = read_folder(directory, named=unit != "record", classes=classes, channels=channels, size=size)
-    return Private.of(records.inputs, records.targets, units=records.units, unit=unit, source=str(directory))
+    return Private.of(records.inputs, records.targets, units=records.units, unit=unit, source=Path(directory).resolve().name)
 
 
 def public_from_folder(
@@ -46,7 +46,7 @@ def public_from_folder(
 ) -> Public:
     """Read a folder of public images."""
     records = read_folder(directory, named=False, classes=classes, channels=channels, size=size)
-    return Public.of(records.inputs, records.targets, source=str(directory))
+    return Public.of(records.inputs, records.targets, source=Path(directory).resolve().name)
 
 
 def read_folder(
@@ -63,7 +63,11 @@ def read_folder(
         raise DataError(f"`directory` must be a folder with one folder per class. Got {str(root)!r} instead.")
     if channels not in (1, 3):
         raise RecipeError(f"`channels` must be 1 (grey) or 3 (RGB). Got {channels!r} instead.")
-    labels = tuple(classes) if classes is not None else tuple(sorted(p.name for p in root.iterdir() if p.is_dir()))
+    sides = size if isinstance(size, (tuple, list)) else ()
+    if size is not None and not (len(sides) == 2 and all(isinstance(side, int) and side >= 1 for side in sides)):
+        raise RecipeError(f"`size` must be (height, width), two whole numbers ≥ 1. Got {size!r} instead.")
+    found = sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))  # hidden ones are some tool's
+    labels = tuple(classes) if classes is not None else tuple(found)
     absent = [label for label in labels if not (root / label).is_dir()]
     if not labels or absent:
         raise DataError(f"`{root}` must hold one folder per class. Got no folder {', '.join(absent) or 'at all'} instead.")
@@ -82,7 +86,8 @@ def read_folder(
 
 
 def _images(folder: Path) -> list[Path]:
-    return sorted(p for p in folder.rglob("*") if p.suffix.lower() in _ENDINGS and p.is_file() and not p.name.startswith("."))
+    found = (path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS and path.is_file())
+    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
 
 
 def _unit(path: Path, folder: Path, number: int) -> str:

@@ -152,7 +152,12 @@ def _brought(layout: Layout, root: Path, strangers: list[str]) -> dict[str, Path
     wanted = [name for name, path in paths.items() if not path.is_file()]
     for place in dict.fromkeys((".", *layout.folders)):
         pack = root / place / layout.archive.name
-        if wanted and pack.is_file() and _matches(pack, layout.archive.checksum):
+        if not wanted or not pack.is_file():
+            continue
+        if not _matches(pack, layout.archive.checksum):  # a download that broke off, mostly
+            rule = f"`{pack}` must be the published archive ({layout.archive.checksum})."
+            strangers.append(f"{rule} Got another content instead; it is left alone.")
+        else:
             try:
                 downloads.unpack(pack, folder, wanted)
             except (DataError, OSError) as error:  # a folder that must not be written to: a download may say so, too

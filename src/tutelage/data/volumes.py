@@ -60,7 +60,7 @@ class Volumes:
     scans: tuple[Scan, ...]
     size: tuple[int, int, int]
     labels: tuple[int, ...] = ()
-    source: str = "memory"
+    source: str = "memory"  # a folder's own name: a codec tells it in a release, where the way to it has no place
 
     @classmethod
     def decathlon(cls, directory: Path | str, *, size: tuple[int, int, int], labels: Sequence[int] = ()) -> Volumes:
@@ -74,7 +74,7 @@ class Volumes:
             )
         patients = _patients(root, images)
         scans = tuple(Scan((images[name],), masks[name], patients[name]) for name in sorted(images))
-        return cls(scans, _valid_size(size), tuple(labels), str(directory))
+        return cls(scans, _valid_size(size), tuple(labels), root.resolve().name)
 
     @classmethod
     def brats(
@@ -99,7 +99,7 @@ class Volumes:
             scans.append(Scan(tuple(files), mask, patients[name]))
         if not scans:
             raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
-        return cls(tuple(scans), _valid_size(size), tuple(labels), str(directory))
+        return cls(tuple(scans), _valid_size(size), tuple(labels), root.resolve().name)
 
     def __len__(self) -> int:
         return len(self.scans)
@@ -134,19 +134,19 @@ class Volumes:
             image = np.stack([fitted(normalised(channel), self.size) for channel in channels])
             yield image, fitted(held.astype(np.uint8), self.size)
 
-    def private(self, *, into: Path | None = None) -> Private:
+    def private(self, *, into: Path | str | None = None) -> Private:
         """Read the scans as private data; patients are the units. Files go to a folder under `private/`, for its owner alone."""
-        if into is not None and "private" not in into.resolve().parts:
+        if into is not None and "private" not in Path(into).resolve().parts:
             raise Unsealed("`into` must lie in a folder named 'private'. Got one outside instead.")
         inputs, targets = self._arrays(into, mode=0o600)
         return Private(inputs, targets, self.patients, "patient", self.source)
 
-    def public(self, *, into: Path | None = None) -> Public:
+    def public(self, *, into: Path | str | None = None) -> Public:
         """Read the scans as public data."""
         inputs, targets = self._arrays(into, mode=0o666)
         return Public(inputs, targets, self.source)
 
-    def _arrays(self, into: Path | None, *, mode: int) -> tuple[Array, Array]:
+    def _arrays(self, into: Path | str | None, *, mode: int) -> tuple[Array, Array]:
         """Read everything, to memory or to two files in a folder that are then mapped."""
         inputs = targets = None
         for number, (image, mask) in enumerate(self.read()):
@@ -233,8 +233,11 @@ def _patients(root: Path, names: Iterable[str]) -> dict[str, str]:
     path = root / _PATIENTS
     if not path.is_file():
         return {name: _whose(name) for name in names}
-    with path.open(encoding="utf-8", newline="") as file:
-        rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets put a mark before the first name
+            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:  # some quote what they could not read
+        raise DataError(f"`{_PATIENTS}` must be a readable UTF-8 table. Got {type(error).__name__} instead.") from None
     rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
     listed = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
     if len(listed) < len(rows) or (missing := [name for name in names if name not in listed]):
@@ -266,14 +269,15 @@ def _valid_size(size: tuple[int, int, int]) -> tuple[int, int, int]:
     return (size[0], size[1], size[2])
 
 
-def _files(into: Path | None, mode: int) -> Callable[[str, tuple[int, ...], Any], Array]:
+def _files(into: Path | str | None, mode: int) -> Callable[[str, tuple[int, ...], Any], Array]:
     """Make arrays in memory, or on disk where they are larger than that."""
     if into is None:
         return lambda name, shape, dtype: np.zeros(shape, dtype)
-    into.mkdir(parents=True, exist_ok=True)
+    folder = Path(into)
+    folder.mkdir(parents=True, exist_ok=True)
 
     def mapped(name: str, shape: tuple[int, ...], dtype: Any) -> Array:
-        path = into / f"{name}.npy"
+        path = folder / f"{name}.npy"
         path.unlink(missing_ok=True)  # an old file would keep its old mode
         path.touch(mode=mode)
         return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)

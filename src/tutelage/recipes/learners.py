@@ -144,11 +144,11 @@ def as_built(factory: Any) -> Any:
 def teachers(
     recipe: Recipe, private: Private, classes: int, begin: Begin = as_built, *, device: str, engine: Any, checkpoint: Path
 ) -> Any:
-    """Build the teachers; networks keep what is finished in the checkpoint folder."""
+    """Build the teachers; they keep what is finished in the checkpoint folder."""
     if recipe.about_masks:
         return segmenters.teachers(recipe, private.inputs, device=device, engine=engine, checkpoint=checkpoint)
     if recipe.teachers.kind not in NETWORKS:
-        return EstimatorTeachers(recipe.teachers.kind, seed=recipe.seed)
+        return EstimatorTeachers(recipe.teachers.kind, seed=recipe.seed, checkpoint=checkpoint)
     from tutelage.teachers.classifier import Classifier
 
     return Classifier(

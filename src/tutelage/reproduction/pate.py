@@ -137,6 +137,8 @@ def reproduce(
         return Result(row=row, runs=tuple(done), missing=str(error))
     except Error as error:
         return Result(row=row, runs=tuple(done), failed=f"{type(error).__name__}: {error}")
+    except Exception as error:  # a GPU without memory, a full disk, a bug: the other rows have nothing to do with it
+        return Result(row=row, runs=tuple(done), failed=f"{type(error).__name__}: {error}")
     return Result(row=row, runs=tuple(done))
 
 

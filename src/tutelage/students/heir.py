@@ -13,8 +13,10 @@ from tutelage.features.naming import SURE, check_sure, named
 from tutelage.privacy.errors import DataError
 from tutelage.students.inherited import Inherited
 from tutelage.students.linear import LinearModel, LinearStudent
+from tutelage.telling import tells
 
 Array = npt.NDArray[Any]
+Progress = Callable[[int, int], None]
 
 
 @final
@@ -30,7 +32,7 @@ class Heir:
         check_sure(sure)
         self.linear, self.student, self.sure = linear, student, sure
 
-    def fit(self, public: Public, answers: Array) -> Inherited:
+    def fit(self, public: Public, answers: Array, *, progress: Progress | None = None) -> Inherited:
         """Learn from weights (width, classes) that were released. Labels are refused: they could only be private ones."""
         wanted = (self.linear.sight.width, self.linear.classes)
         if not isinstance(public, Public) or np.shape(answers) != wanted:
@@ -39,12 +41,18 @@ class Heir:
         pool = public.unlabelled()
         linear = self.linear.fit(pool, answers)
         names = named(linear.probabilities(pool.inputs), sure=self.sure)
-        return Inherited(self.student().fit(pool, names), linear, names)
+        return Inherited(self._taught(pool, names, progress), linear, names)
 
-    def fit_all(self, public: Public, labels: Array, *, clips: Sequence[float | None]) -> list[LinearModel]:
+    def fit_all(
+        self, public: Public, labels: Array, *, clips: Sequence[float | None], progress: Progress | None = None
+    ) -> list[LinearModel]:
         """Give the linear models of the controls; no heir is made of them."""
-        return self.linear.fit_all(public, labels, clips=clips)
+        return self.linear.fit_all(public, labels, clips=clips, progress=progress)
 
-    def taught(self, public: Public, labels: Array) -> Any:
-        """Teach labels of public records (records,) to a new student: what names that are always right would give."""
-        return self.student().fit(public.unlabelled(), labels)
+    def taught(self, public: Public, labels: Array, *, progress: Progress | None = None) -> Any:
+        """Teach labels (records,) to a new student: what names that are always right would give."""
+        return self._taught(public.unlabelled(), labels, progress)
+
+    def _taught(self, pool: Public, names: Array, progress: Progress | None) -> Any:
+        learner = self.student()
+        return learner.fit(pool, names, **({"progress": progress} if tells(learner.fit) else {}))

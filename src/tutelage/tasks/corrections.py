@@ -81,15 +81,17 @@ class Following:
         """Count the rounds."""
         return {"released": answers.rounds, "reinforced": 0}
 
-    def scores(self, model: Model, answers: Followed, test: Public, student: Students) -> dict[str, float]:
+    def scores(
+        self, model: Model, answers: Followed, test: Public, student: Students, say: Progress = silent
+    ) -> dict[str, float]:
         """Score the student, whom it inherited from, and what no private data gives."""
         return {
             "private student": _accuracy(model, test),
-            **self._inheritance(model, test, student),
+            **self._inheritance(model, test, student, say),
             "control: public only, no answers (ε = 0)": float(np.mean(test.targets == np.bincount(test.targets).argmax())),
         }
 
-    def _inheritance(self, model: Model, test: Public, student: Students) -> dict[str, float]:
+    def _inheritance(self, model: Model, test: Public, student: Students, say: Progress) -> dict[str, float]:
         """Score what an heir was taught by, what it was told, and what the truth about the pool would have taught it."""
         if not isinstance(model, Inherited):
             return {}
@@ -97,7 +99,7 @@ class Following:
         if self.public.targets is None:
             return scores
         told = model.names >= 0
-        other = student().taught(self.public, self.public.targets)
+        other = trained(student().taught, say)(self.public, self.public.targets)
         if other is model.heir:
             raise RecipeError("`student` of an heir must make a new one at every call. Got the same one twice instead.")
         return scores | {

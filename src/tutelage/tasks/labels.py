@@ -49,7 +49,7 @@ class Labelling:
         """Count the teachers' labels and the student's own."""
         return answers.counts()
 
-    def scores(self, model: Model, answers: Labels, test: Public, student: Students) -> dict[str, float]:
+    def scores(self, model: Model, answers: Labels, test: Public, student: Students, say: Progress = silent) -> dict[str, float]:
         """Score the student, and the controls that need no private data, on public test data."""
         scores = {"private student": _accuracy(model, test)}
         if self.public.targets is not None and (answers.values >= 0).any():
@@ -61,7 +61,7 @@ class Labelling:
             scores["control: same questions, true labels"] = (
                 scores["private student"]  # every answer was right: the same student again
                 if answers.shares is None and np.array_equal(truth, answers.values)
-                else _accuracy(student().fit(self.public.unlabelled(), truth), test)
+                else _accuracy(trained(student().fit, say)(self.public.unlabelled(), truth), test)
             )
         # Without private data and without public labels one class is as good as another.
         scores["control: public only, no answers (ε = 0)"] = float(np.mean(test.targets == np.bincount(test.targets).argmax()))

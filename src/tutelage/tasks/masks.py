@@ -109,7 +109,7 @@ class Masking:
         """Count the teachers' masks."""
         return {"released": len(answers), "reinforced": 0}
 
-    def scores(self, model: Model, answers: Answers, test: Public, student: Students) -> dict[str, float]:
+    def scores(self, model: Model, answers: Answers, test: Public, student: Students, say: Progress = silent) -> dict[str, float]:
         """Score the student, the mean shape as a constant and as a label, and nothing at all; public masks where they helped."""
         assert test.targets is not None
         scores = _figures("private student", _drawn(model, test))
@@ -121,10 +121,10 @@ class Masking:
         scores |= _figures("control: mean shape, constant", ((mean, mean, one[None]) for one in each(truth)))
         began = getattr(model, "beginning", model)  # a latent student began as the mean shape's
         if began is model:
-            began = student().fit(self.public.unlabelled(), answers.averaged())
+            began = trained(student().fit, say)(self.public.unlabelled(), answers.averaged())
         scores |= _figures("control: mean shape, as the student's label", _drawn(began, test))
         if self.public.targets is not None and _saw_masks(self.codec):
-            told = student().fit(self.public.unlabelled(), Answers.exact(self.public.targets))
+            told = trained(student().fit, say)(self.public.unlabelled(), Answers.exact(self.public.targets))
             scores |= _figures(PUBLIC_MASKS, _drawn(told, test))
         nothing = np.zeros((1, *test.targets.shape[1:]))
         scores["control: public only, no answers (ε = 0)"] = _mean([dice(nothing, one[None]) for one in each(truth)])

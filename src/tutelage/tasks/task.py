@@ -44,7 +44,7 @@ class Task(Protocol):
     def counts(self, answers: Any) -> dict[str, int]:
         """Count the answers, by whose they are."""
 
-    def scores(self, model: Model, answers: Any, test: Public, student: Students) -> dict[str, float]:
+    def scores(self, model: Model, answers: Any, test: Public, student: Students, say: Progress = silent) -> dict[str, float]:
         """Score the student, and the controls that need no private data, on public test data."""
 
     def controls(

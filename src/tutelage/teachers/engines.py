@@ -25,7 +25,8 @@ from torch import Tensor
 from tutelage.nets.networks import Factory
 from tutelage.nets.recorded import train_recorded
 from tutelage.nets.training import Bookmark, State, Tick, Training, train_one, train_stack
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.teachers.stackable import Stackable
 
 EngineName = Literal["auto", "sequential", "stacked", "recorded", "processes", "ray"]
 ENGINES = ("auto", "sequential", "stacked", "recorded", "processes", "ray")
@@ -96,8 +97,9 @@ def train_chunk(
     """Train some of the material's teachers here and stack what they learned; `numbers` are their names in the ensemble."""
     gpu = material.inputs.device.type == "cuda"
     if stacked:
-        return train_stack(
-            job.factory,
+        factory = Stackable(job.factory)
+        learned = train_stack(
+            factory,
             material.inputs,
             material.targets,
             [material.shards[k] for k in teachers],
@@ -109,6 +111,7 @@ def train_chunk(
             products=gpu,  # on a CPU the patches cost more memory traffic than grouped convolutions lose
             bookmark=bookmark,
         )
+        return factory.completed(learned)
     states = [
         train_one(
             job.factory,
@@ -154,7 +157,7 @@ def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | Non
     if engine == "auto" and gpu:
         # Stacked convolutions of volumes are slower than recorded library kernels: 3.5 against 2.1 ms a network in a trial.
         large = material.inputs.ndim == 5 and job.training.optimizer == "adam"
-        engine = "recorded" if large else "stacked" if count > 1 else "sequential"
+        engine = "recorded" if large else "stacked" if count > 1 and together(job, material) else "sequential"
     if engine == "sequential":
         return Plan(engine=engine, chunk=chunk or GATHER, stacked=False)
     if engine == "recorded":
@@ -162,13 +165,16 @@ def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | Non
             raise RecipeError(f"`engine` must be another for the optimizer {job.training.optimizer!r}. Got 'recorded' instead.")
         return Plan(engine=engine, chunk=even(count, chunk or RECORDED), stacked=False)
     if engine == "stacked":
+        if not together(job, material):
+            raise RecipeError("`engine` must be 'sequential' for networks that cannot be stacked. Got 'stacked' instead.")
         size = chunk or (fitting(job, material) if gpu else max(stacks(job, material), default=1))
         return Plan(engine=engine, chunk=even(count, size), stacked=True)
     if engine == "ray":
         slots, graphics = cluster(started_ray(), device)
+        stacked = graphics and together(job, material)
         size = chunk or min(CLUSTERED if graphics else GATHER, -(-count // slots))
         told = f"the cluster has {slots} {'GPU' if graphics else 'core'}{'s'[: slots > 1]} to give"
-        return Plan(engine=engine, chunk=even(count, size), stacked=graphics, workers=slots, graphics=graphics, reason=told)
+        return Plan(engine=engine, chunk=even(count, size), stacked=stacked, workers=slots, graphics=graphics, reason=told)
     if engine == "processes":
         if not movable(job.factory):
             raise RecipeError(
@@ -189,7 +195,8 @@ def quickest(job: Job, material: Material, *, workers: int, chunk: int | None) -
             engine="sequential", chunk=chunk or GATHER, stacked=False, reason=f"{here * total:.1f} s in all: nothing to gain"
         )
     times, room = {0: here}, total / PROBED  # in teachers and steps
-    for size in (size for size in stacks(job, material) if size <= min(count, chunk or count)):
+    sizes = [size for size in stacks(job, material) if size <= min(count, chunk or count)]
+    for size in sizes if sizes and together(job, material) else ():
         if room < costs(size):
             break  # a search must not cost what it could find
         times[size], room = probe(job, material, stack=size), room - costs(size)
@@ -215,6 +222,26 @@ def quickest(job: Job, material: Material, *, workers: int, chunk: int | None) -
     if best:
         return Plan(engine="stacked", chunk=even(count, chunk or best), stacked=True, reason=told)
     return Plan(engine="sequential", chunk=chunk or GATHER, stacked=False, reason=told)
+
+
+def together(job: Job, material: Material) -> bool:
+    """Tell by one step of two teachers whether networks of this kind can be stacked: not every layer of every user can.
+
+    They learn from blank records: how the others are trained must not hang on what two teachers were given.
+    """
+    pair = [torch.zeros(1, dtype=torch.int64, device=material.inputs.device)] * 2
+    try:
+        train_stack(
+            Stackable(job.factory), torch.zeros_like(material.inputs[:1]), torch.zeros_like(material.targets[:1]), pair,
+            training=replace(job.training, steps=1), seed=job.seed, teachers=range(2),
+            tick=lambda _: None, compiled=False, products=material.inputs.device.type == "cuda",
+        )  # fmt: skip
+    except torch.OutOfMemoryError:
+        raise
+    except Exception as error:  # a user's layer may fail in any way, and is still to be trained
+        log.warning("these networks cannot be stacked (%s): they are trained one by one, only slower", type(error).__name__)
+        return False
+    return True
 
 
 def stacks(job: Job, material: Material) -> list[int]:
@@ -251,7 +278,7 @@ def fitting(job: Job, material: Material, *, share: float = 0.7) -> int:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         train_stack(
-            job.factory, material.inputs, material.targets, material.shards[:size], training=short, seed=job.seed,
+            Stackable(job.factory), material.inputs, material.targets, material.shards[:size], training=short, seed=job.seed,
             teachers=range(size), tick=lambda _: None, compiled=False, products=True,
         )  # fmt: skip
         peaks.append(torch.cuda.max_memory_allocated(device))
@@ -337,6 +364,11 @@ def in_processes(
                     news.put((kind, value))
                     kind, value = pickle.load(worker.stdout)
                 news.put((kind, (chunk, value) if kind == "done" else value))
+        except (EOFError, BrokenPipeError):  # nothing was said: it was killed
+            news.put(("failed", DataError(
+                "Worker processes must live until their teachers have learned; with too little memory they are killed. "
+                f"Got one that ended with status {worker.wait()} instead. engine='sequential' needs less."
+            )))  # fmt: skip
         except Exception as error:  # it must reach the thread that waits, or that would wait for ever
             news.put(("failed", error))
 
@@ -373,7 +405,7 @@ def importable_ray() -> Any:
         return importlib.import_module("ray")
     except ImportError:
         raise RecipeError(
-            "`engine` must be 'auto', 'sequential', 'stacked' or 'processes' where Ray is not installed "
+            "`engine` must be 'auto', 'sequential', 'stacked', 'recorded' or 'processes' where Ray is not installed "
             "(pip install 'tutelage[cluster]'). Got 'ray' instead."
         ) from None
 

@@ -9,6 +9,7 @@ import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -16,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.parameter import UninitializedTensorMixin
 
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
@@ -77,6 +79,7 @@ class Ensemble:
         last bit from run to run).
         """
         training = training or Training()
+        refuse_unfinished(factory())
         refuse_batch_mixing(factory())
         place = pick_device(device)
         records = as_inputs(inputs)
@@ -191,7 +194,7 @@ class Ensemble:
         part = {name: tensor[top:bottom].to(place) for name, tensor in self.state.items()}
         if place.type == "cuda":
             template = as_products(self.template).to(place)
-            stacked = torch.func.vmap(lambda one, images: functional_call(template, one, (images,)), in_dims=(0, None))
+            stacked = torch.func.vmap(partial(_asked, template), in_dims=(0, None))
             return lambda images: stacked(part, images)
         single = copy.deepcopy(self.template)  # one at a time: plain convolutions are the CPU's fastest
         single.load_state_dict({name: tensor[0] for name, tensor in part.items()})
@@ -225,6 +228,11 @@ class Ensemble:
         return f"Ensemble({len(self)} teachers)"
 
 
+def _asked(template: nn.Module, one: State, images: Tensor) -> Tensor:
+    """Ask one network of a stack; a tensor that two of its layers share is given under both names."""
+    return functional_call(template, one, (images,), tie_weights=False)
+
+
 def check(records: Tensor, targets: Any, shards: tuple[Tensor, ...], training: Training) -> None:
     """Refuse material that cannot be trained on, without naming a value of it."""
     if len(records) != len(targets):
@@ -241,15 +249,29 @@ def check(records: Tensor, targets: Any, shards: tuple[Tensor, ...], training: T
         )
 
 
+def refuse_unfinished(network: nn.Module) -> None:
+    """Refuse layers that wait for a first input to know their size: teachers are stacked before they see one."""
+    for name, layer in network.named_modules():
+        own = (*layer._parameters.values(), *layer._buffers.values())
+        if any(isinstance(tensor, UninitializedTensorMixin) for tensor in own):
+            raise RecipeError(
+                "`factory` must build a network whose layers know their sizes. "
+                f"Got {type(layer).__name__} at {name or 'the root'!r} instead."
+            )
+
+
 def trial(network: nn.Module, records: Tensor) -> tuple[int, ...]:
     """Ask about one blank record to see the shape of an answer: (classes, ...)."""
     try:
         with torch.no_grad():
-            return tuple(network.eval()(torch.zeros(1, *records.shape[1:])).shape[1:])
+            answer = network.eval()(torch.zeros(1, *records.shape[1:]))
     except RuntimeError as error:
         raise RecipeError(
             f"`factory` must build a network for inputs of shape {tuple(records.shape[1:])}. Got one that fails on them instead."
         ) from error
+    if not isinstance(answer, Tensor):
+        raise RecipeError(f"`factory` must build a network that answers with one tensor. Got {type(answer).__name__} instead.")
+    return tuple(answer.shape[1:])
 
 
 def as_targets(network: nn.Module, records: Tensor, targets: Any, training: Training) -> Tensor:
