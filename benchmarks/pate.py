@@ -20,13 +20,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", type=Path, nargs="+", help="pate.json of finished runs")
     parser.add_argument("--machine", default="CPU", help="what these runs were made on")
+    parser.add_argument("--beside", default="", help="added to the rows' names, so that they stand beside earlier ones")
     arguments = parser.parse_args()
     before = result.RESULTS / "pate.json"
     rows: dict[str, Any] = json.loads(before.read_text(encoding="utf-8"))["figures"] if before.exists() else {}
     for file in arguments.files:
         for row in json.loads(file.read_text(encoding="utf-8")):
             if row["runs"]:
-                rows[row.pop("row")] = {**row, "machine": arguments.machine}
+                rows[row.pop("row") + arguments.beside] = {**row, "machine": arguments.machine}
     result.write("pate", rows, command="tutelage reproduce pate, collected by python benchmarks/pate.py")
 
 

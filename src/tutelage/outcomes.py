@@ -7,6 +7,7 @@ from typing import Any
 
 from tutelage.console import console, figure, percent, table, warn
 from tutelage.metrics import BESIDE
+from tutelage.report import page, stages
 
 
 def published(outcome: Any) -> dict[str, float]:
@@ -40,5 +41,7 @@ def show(runs: list[tuple[str, Any]]) -> None:
     if any(g["labels"]["reinforced"] for g in guarantees):
         made.add_row("the student's own labels", *(f"{g['labels']['reinforced']:,}" for g in guarantees))
     console().print(made)
+    told = [(title, stages.verdict(one) if masks else page.verdict(one)) for (title, _), one in zip(runs, scores, strict=True)]
+    warn([f"{title}: {said}" for title, said in told if said])  # where a control wins, the page is not the only place to say so
     for title, outcome in runs:
         warn([f"{title}: {warning}" for warning in outcome.guarantee["warnings"]])

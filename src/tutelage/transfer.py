@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, final
@@ -88,6 +88,7 @@ def transfer(
     purpose: str = "",
     tuned_on: str = "not stated",
     benchmark: bool = False,
+    data: Mapping[str, Any] | None = None,
     declared: Sequence[str] = (),
     truth: bool = True,
     resume: bool = False,
@@ -99,8 +100,9 @@ def transfer(
     public records are asked about; without it, the first `queries`. Where the aggregation asks in rounds, one with a method
     `again` (students.questions.Uncertain) chooses each round by what the last student thinks. What a run that is resumed was
     answered before is in the book and is not paid for again.
-    `benchmark` says that the private data is public anyway: controls computed from it may be shown. `declared` says in
-    sentences what is public on somebody's word, for the warnings; `truth` whether true masks of public images may be shown.
+    `benchmark` says that the private data is public anyway: controls computed from it may be shown. `data` is what may be told
+    of it (data.provenance), `declared` says in sentences what is public on somebody's word, `truth` whether true masks of
+    public images may be shown.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
     _check_fit(private, public, budget, queries, codec)
@@ -116,28 +118,22 @@ def transfer(
         answers = task.ask(curator, student, folder, say)
         sanitised = task.account(curator, folder)
         learner = student()
+        other, judged = _other_than(learner, student), test is not None and test.targets is not None
+        if judged:
+            other()  # the same one twice is refused before anything is written
         model = telling(learner.fit, say, "training the student")(public.unlabelled(), task.lesson(answers))
-        scores: dict[str, float] = {}
-        if test is not None and test.targets is not None:
-            other = _other_than(learner, student)
-            scores = task.scores(model, answers, test, other, say)
-            if controls:
-                quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
-                say("scoring the controls", 1, 1)
+        _release(folder, task, model, answers)
+        scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
+        if judged and test is not None and controls:
+            quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
+            say("scoring the controls", 1, 1)
         exposed = folder.read_controls() if benchmark else {}
         document = guarantees.guarantee(
-            ledger,
-            adaptive=task.adaptive,
-            units=len(np.unique(private.units)),
-            sanitised_epsilon=sanitised,
-            excepted=_EXCEPTED if exposed else (),
-            recipe_sha256=purpose or None,
-            tuned_on=tuned_on,
-            labels=task.counts(answers),
-            declared=declared,
-        )
-        task.publish(folder, model, answers, expose=bool(exposed))
-        _publish(folder, ledger, model, document, {**scores, **exposed})
+            ledger, adaptive=task.adaptive, units=len(np.unique(private.units)), sanitised_epsilon=sanitised,
+            excepted=_EXCEPTED if exposed else (), recipe_sha256=purpose or None, tuned_on=tuned_on,
+            labels=task.counts(answers), data=data, declared=_noted(declared, ledger),
+        )  # fmt: skip
+        _conclude(folder, task, ledger, document, scores, exposed)
     return Outcome(model, folder, answers, document, scores)
 
 
@@ -207,8 +203,33 @@ def _other_than(published: Any, student: Students) -> Students:
     return make
 
 
-def _publish(folder: RunFolder, ledger: Ledger, model: Model, document: dict[str, Any], scores: dict[str, float]) -> None:
+def _noted(declared: Sequence[str], ledger: Ledger) -> Sequence[str]:
+    """Write into the book, once, what counts as public on somebody's word: `verify` misses it where a guarantee leaves it out."""
+    known = [row.body.get("declared") for row in ledger.entries() if row.kind == "note"]
+    for said in declared:
+        if said not in known:
+            ledger.note(declared=said)
+    return declared
+
+
+def _release(folder: RunFolder, task: Task, model: Model, answers: Any) -> None:
+    """Write what is published before any control learns: one that shares a part with the student could still change it."""
     model.save(folder.release / "student")
-    folder.scores.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    task.publish(folder, model, answers)
+
+
+def _conclude(
+    folder: RunFolder,
+    task: Task,
+    ledger: Ledger,
+    document: dict[str, Any],
+    scores: dict[str, float],
+    exposed: dict[str, float],
+) -> None:
+    """Add the figures and the guarantee; stages only where the private data is public anyway."""
+    folder.shown_stages.unlink(missing_ok=True)  # an earlier life may have been a benchmark
+    if exposed:
+        task.expose(folder)
+    folder.scores.write_text(json.dumps({**scores, **exposed}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     ledger.export(folder.exported_book)
     guarantees.write(document, folder.guarantee)

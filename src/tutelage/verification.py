@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
@@ -45,6 +46,7 @@ EXACT = 1e-6
 _GRIDS = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 _ROUNDING = 1e-4  # of ε: a grid that costs no more is fine enough. Far below the tolerance, since the estimate is a rough one
 
+_HASH = re.compile(r"[0-9a-f]{64}")
 _FIELDS = ("epsilon", "data_independent_epsilon", "budget_epsilon", "delta", "mu", "implied_tpr_at_fpr_0.001")
 _OPENING = {"budget_epsilon": "epsilon"} | {name: name for name in ("delta", "unit", "unit_teachers", "adjacency")}
 _OTHERS = (*_OPENING, "adaptive", "mu_is_exact", "events", "ledger_head")
@@ -107,7 +109,7 @@ def verify(run: str | os.PathLike[str] | RunFolder) -> Verdict:
         _check_figures(claim, pairs, opinion, again)
     except (ArithmeticError, ValueError):  # a noise or a δ that no mechanism has
         raise LedgerError("the book's events and δ must be ones that dp-accounting can price. Got others instead.") from None
-    _check_words(claim, rows[0])
+    _check_words(claim, rows)
     events = sum(count for _, count in pairs)
     return Verdict(claim["epsilon"], again, delta, len(rows), events, rows[-1].hash, opinion.accountant, folder.holds_book)
 
@@ -153,16 +155,20 @@ def _check_order(rows: list[Entry]) -> None:
             )
 
 
-def _check_words(claim: dict[str, Any], opening: Entry) -> None:
+def _check_words(claim: dict[str, Any], rows: list[Entry]) -> None:
     """Hold what guarantee.json says in words to its figures and to the book."""
     if not isinstance(claim["adaptive"], bool) or not isinstance(claim.get("excepted"), list):
         raise LedgerError("`adaptive` and `excepted` must be a truth value and a list. Got others instead.")
-    told = opening.body
+    told = rows[0].body
     unit = Unit(told["unit"], told["unit_teachers"])
     budget = Budget(told["epsilon"], told["delta"], unit, adjacency=Adjacency(told["adjacency"]))
     if claim.get("statement") != statement(claim["epsilon"], budget, bool(claim["excepted"])):
         raise LedgerError("`statement` must say what the figures say. Got another sentence instead.")
     _check_data(claim.get("data"))
+    noted = [row.body["declared"] for row in rows if row.kind == "note" and "declared" in row.body]
+    said = claim.get("warnings")
+    if not isinstance(said, list) or not all(one in said for one in noted):
+        raise LedgerError("`warnings` must be a list with all that the book's notes declare. Got another instead.")
     if (claim.get("recipe_sha256") or "") != told.get("purpose", ""):
         raise LedgerError("`recipe_sha256` must be the book's purpose. Got another instead.")
 
@@ -174,6 +180,9 @@ def _check_data(data: Any) -> None:
     hashes = data.get("hashes") if isinstance(data, dict) and set(data) == {"set", "split", "published", "hashes"} else None
     if not isinstance(hashes, dict) or not set(hashes) <= set(SHOWN):
         raise LedgerError(f"`data` must name a set, its split and hashes of {', '.join(SHOWN)} alone. Got others instead.")
+    plain = isinstance(data["published"], bool) and all(isinstance(data[name], (str, type(None))) for name in ("set", "split"))
+    if not plain or not all(isinstance(one, str) and _HASH.fullmatch(one) for one in hashes.values()):
+        raise LedgerError("`data` must hold names, a truth value and hashes of 64 digits. Got others instead.")
     if "split" in hashes and data.get("published") is not True:
         raise LedgerError("`data` must hash the split of a published set alone. Got that of another instead.")
 

@@ -67,8 +67,8 @@ def test_brats_folders_of_both_years(tmp_path: Path) -> None:
     names = ("HGG/BraTS19_CBICA_AAB_1", "HGG/BraTS19_CBICA_AAB_2", "LGG/BraTS19_2013_10_1", "BraTS2021_00000", "BraTS2021_00002")
     volumes = Volumes.brats(brats(tmp_path, names), size=(6, 6, 5))
     patients = volumes.patients.tolist()
-    assert sorted(set(patients)) == ["BraTS19_2013_10", "BraTS19_CBICA_AAB", "BraTS2021_00000", "BraTS2021_00002"]
-    assert patients.count("BraTS19_CBICA_AAB") == 2  # two visits, one unit
+    assert sorted(set(patients)) == ["BraTS2021_00000", "BraTS2021_00002", "brats19_2013_10", "brats19_cbica_aab"]
+    assert patients.count("brats19_cbica_aab") == 2  # two visits, one unit
     assert repr(volumes) == "Volumes(5 scans of 4 patients, size=(6, 6, 5))"
     private = volumes.private()
     assert private.inputs.shape == (5, 4, 6, 6, 5)
@@ -82,10 +82,11 @@ def test_brats_folders_of_both_years(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "patients"),
     [
-        (("Brats17_TCIA_101_1", "Brats17_TCIA_101_2"), {"Brats17_TCIA_101"}),
-        (("Brats18_CBICA_AAB_1", "Brats18_CBICA_AAB_2"), {"Brats18_CBICA_AAB"}),
-        (("BraTS19_CBICA_AAB_1", "BraTS19_CBICA_AAB_2"), {"BraTS19_CBICA_AAB"}),
-        (("BraTS19_2013_10_1", "BraTS19_2013_11_1"), {"BraTS19_2013_10", "BraTS19_2013_11"}),
+        (("Brats17_TCIA_101_1", "Brats17_TCIA_101_2"), {"brats17_tcia_101"}),
+        (("Brats18_CBICA_AAB_1", "Brats18_CBICA_AAB_2"), {"brats18_cbica_aab"}),
+        (("BraTS19_CBICA_AAB_1", "BraTS19_CBICA_AAB_2"), {"brats19_cbica_aab"}),
+        (("BraTS19_2013_10_1", "BraTS19_2013_11_1"), {"brats19_2013_10", "brats19_2013_11"}),
+        (("BraTS19_CBICA_AAB_1", "Brats19_CBICA_AAB_2"), {"brats19_cbica_aab"}),
         (("BraTS20_Training_001", "BraTS20_Training_002"), {"BraTS20_Training_001", "BraTS20_Training_002"}),
         (("BraTS2021_00000", "BraTS2021_00002"), {"BraTS2021_00000", "BraTS2021_00002"}),
     ],

@@ -265,7 +265,7 @@ def test_recipes_for_masks_are_priced(tutelage: Call, tmp_path: Path) -> None:
     found = tutelage("plan", tmp_path / "open.toml", "--json").document
     assert (found["norm_known"], found["bound"]) == (False, "Orthant(dimension=49152, norm=1.0)")
     assert found["epsilon"] == pytest.approx(3.0)
-    (tmp_path / "fixed.toml").write_text(text.replace("queries = 40", "queries = 40\nsigma = 700.0"), encoding="utf-8")
+    (tmp_path / "fixed.toml").write_text(text.replace("queries = 36", "sigma = 700.0\nqueries = 36"), encoding="utf-8")
     refused(tutelage("plan", tmp_path / "fixed.toml"), "`codec.norm` must be given where `aggregation.sigma` is")
 
 

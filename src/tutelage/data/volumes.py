@@ -249,7 +249,7 @@ def _patients(root: Path, names: Iterable[str]) -> dict[str, str]:
 def _whose(name: str) -> str:
     """Read a patient out of a name of the public sets."""
     if visit := _VISIT.match(name):
-        return visit[1]
+        return visit[1].lower()  # as the pattern reads it
     side = _SIDE.match(name)
     return f"hippocampus patient {(int(side[1]) + 1) // 2}" if side else name
 

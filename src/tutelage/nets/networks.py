@@ -191,7 +191,7 @@ def checked(factory: Any) -> Factory:
         raise RecipeError(f"`network` must be a function, class or dataclass that builds networks. Got {factory!r} instead.")
     try:
         with torch.random.fork_rng(devices=[]):  # its weights are thrown away, and must not move anybody's randomness
-            built = factory()
+            built, again = factory(), factory()
     except Error:
         raise
     except Exception as error:  # a user's code may raise anything; no private value has been near it
@@ -201,8 +201,22 @@ def checked(factory: Any) -> Factory:
         ) from error
     if not isinstance(built, nn.Module):
         raise RecipeError(f"`network` must build a torch.nn.Module. Got one that builds {type(built).__name__} instead.")
+    if _shared(built, again):  # teachers would learn from each other's records
+        raise RecipeError(
+            "`network` must build a new network at every call, with weights of its own. Got one that hands out the same weights "
+            "instead."
+        )
     refuse_batch_mixing(built)
     return factory
+
+
+def _shared(one: nn.Module, other: nn.Module) -> bool:
+    """Tell whether training one of two networks would change the other."""
+    places = [
+        {tensor.untyped_storage().data_ptr() for tensor in (*network.parameters(), *network.buffers()) if tensor.numel()}
+        for network in (one, other)
+    ]
+    return one is other or bool(places[0] & places[1] - {0})
 
 
 def refuse_batch_mixing(module: nn.Module) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -132,4 +133,5 @@ def _place(error: BaseException) -> str:
     """Name the line in which an error was raised; the frames themselves stay in here."""
     places = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     file, line = places[-1]  # there is one: it was raised in a call of ours
-    return f"{Path(file).name}:{line}"
+    known = {getattr(module, "__file__", None) for module in tuple(sys.modules.values())}
+    return f"{Path(file).name}:{line}" if file in known else "generated code"  # which may be named after anything

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tutelage import guarantee as guarantees
 from tutelage.codecs.votes import Votes
 from tutelage.data import presets
 from tutelage.data.dataset import Private, Public
@@ -68,21 +66,15 @@ def run(
         purpose=recipe.sha256,
         tuned_on=recipe.tuned_on,
         benchmark=is_benchmark(recipe),
+        data=origin.told(),
         declared=sets.declared(recipe.data, data or recipe.data.directory) if recipe.about_masks else (),
         truth=not recipe.about_masks or sets.shows_truth(recipe.data, public_data=public_data),
         resume=resume,
         progress=progress,
     )
-    return _recorded(outcome, private, origin)
-
-
-def _recorded(outcome: Outcome, private: Private, origin: Provenance) -> Outcome:
-    """Say in the guarantee which data it is about, and inside which private records."""
-    folder, document = outcome.folder, {**outcome.guarantee, "data": origin.told()}
-    with folder.locked():
-        folder.write_inside(folder.inside_data, json.dumps(origin.inside(private), indent=2) + "\n")
-        guarantees.write(document, folder.guarantee)
-    return dataclasses.replace(outcome, guarantee=document)
+    with outcome.folder.locked():
+        outcome.folder.write_inside(outcome.folder.inside_data, json.dumps(origin.inside(private), indent=2) + "\n")
+    return outcome
 
 
 def _learners(

@@ -7,6 +7,7 @@ of the one folder are public (`public_data`). Without either nothing is read.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -196,28 +197,48 @@ def shapes(section: Any, public: Public, *, seed: int) -> Public:
 
 
 def _divided(section: Any, find: Callable[..., Volumes], directory: str | Path, seed: int) -> Sequence[Volumes]:
-    """Divide people, never the scans of one, by the seed alone: private, public and test."""
+    """Divide people, never the scans of one, by the seed and their own names: private, public and test."""
     size, private, others = tuple(section.size), section.private, [section.public, section.test]
     if section.public_directory is None:
         return _parts(find(directory, size=size), [private, *others], seed, "directory")
-    first = _parts(find(directory, size=size), [private], seed, "directory")
-    public = find(section.public_directory, size=size)
+    folders = [find(directory, size=size), find(section.public_directory, size=size)]
+    folders += [] if section.test_directory is None else [find(section.test_directory, size=size)]
+    _check_apart(folders)
+    first = _parts(folders[0], [private], seed, "directory")
     if section.test_directory is None:
-        return [*first, *_parts(public, others, seed, "public_directory")]
-    test = find(section.test_directory, size=size)
-    return [*first, *_parts(public, others[:1], seed, "public_directory"), *_parts(test, others[1:], seed, "test_directory")]
+        return [*first, *_parts(folders[1], others, seed, "public_directory")]
+    public, test = ((folders[1], others[:1], "public_directory"), (folders[2], others[1:], "test_directory"))
+    return [*first, *(part for found, count, key in (public, test) for part in _parts(found, count, seed, key))]
+
+
+def _check_apart(folders: Sequence[Volumes]) -> None:
+    """Refuse folders that share a file or a person: links and copies have paths of their own."""
+    for number, volumes in enumerate(folders):
+        files = {path.resolve() for scan in volumes.scans for path in (*scan.images, scan.mask)}
+        for other in folders[:number]:
+            alike = {path.resolve() for scan in other.scans for path in (*scan.images, scan.mask)} & files
+            if alike or set(other.patients) & set(volumes.patients):
+                raise DataError(
+                    "`data.directory`, `public_directory` and `test_directory` must hold different people. Got scans, or "
+                    "patients' names, that two of them share instead. Where different people have one name, patients.csv tells "
+                    "them apart."
+                )
 
 
 def _parts(volumes: Volumes, counts: Sequence[int | None], seed: int, key: str) -> list[Volumes]:
-    """Draw so many people each; the one count that is open takes everybody who is left."""
-    everyone = np.unique(volumes.patients)
+    """Draw so many people each; the one count that is open takes everybody who is left.
+
+    Everybody is ordered by a hash of the seed and their own name, and the last parts are drawn first. So who is private says
+    nothing about who else is public: another private name moves nobody there.
+    """
+    everyone = sorted(set(volumes.patients), key=lambda name: hashlib.sha256(f"{seed}|{name}".encode()).digest())
     asked = sum(count or 1 for count in counts)
     if asked > len(everyone):
         raise DataError(f"`data.{key}` must hold {asked} patients or more. Got {len(everyone)} instead.")
     left = len(everyone) - sum(count or 0 for count in counts)
     sizes = [left if count is None else count for count in counts]
-    order = everyone[np.random.default_rng(seed).permutation(len(everyone))]
-    parts = np.split(order[: sum(sizes)], np.cumsum(sizes)[:-1])
+    ends = np.cumsum(sizes[::-1])
+    parts = [everyone[end - size : end] for end, size in zip(ends, sizes[::-1], strict=True)][::-1]
     return [volumes[np.flatnonzero(np.isin(volumes.patients, part))] for part in parts]
 
 

@@ -103,7 +103,7 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
         way=way,
         controls=controls,
         empty_note=stages.empty_note(scores),
-        verdict=stages.verdict(scores) if masks else _verdict(scores),
+        verdict=stages.verdict(scores) if masks else verdict(scores),
         controls_note=_controls_note(scores, inside=inside),
         scores_svg=plots.svg(plots.scores_chart(scores)) if scores and not masks else "",
         data=g.get("data"),  # older runs do not say
@@ -126,7 +126,7 @@ def _spent(rows: list[Entry]) -> list[float]:
     return [value for value in line if math.isfinite(value)]
 
 
-def _verdict(scores: dict[str, float]) -> str:
+def verdict(scores: dict[str, float]) -> str:
     """Say so when a control that costs no privacy does as well."""
     student = scores.get("private student")
     public = scores.get("control: public only, no answers (ε = 0)")

@@ -82,7 +82,7 @@ class Result:
         """Say how the row went."""
         if self.failed:
             return "failed"
-        if not self.runs:
+        if self.missing or not self.runs:
             return "skipped"
         if self.row.bar is None:
             return "no bar"
@@ -138,7 +138,7 @@ def reproduce(
     except Error as error:
         return Result(row=row, runs=tuple(done), failed=f"{type(error).__name__}: {error}")
     except Exception as error:  # a GPU without memory, a full disk, a bug: the other rows have nothing to do with it
-        return Result(row=row, runs=tuple(done), failed=f"{type(error).__name__}: {error}")
+        return Result(row=row, runs=tuple(done), failed=type(error).__name__)  # its words may name places
     return Result(row=row, runs=tuple(done))
 
 

@@ -55,4 +55,9 @@ class Heir:
 
     def _taught(self, pool: Public, names: Array, progress: Progress | None) -> Any:
         learner = self.student()
-        return learner.fit(pool, names, **({"progress": progress} if tells(learner.fit) else {}))
+        if progress is None or tells(learner.fit):
+            return learner.fit(pool, names, **({} if progress is None else {"progress": progress}))
+        progress(0, 1)
+        taught = learner.fit(pool, names)
+        progress(1, 1)
+        return taught

@@ -126,13 +126,16 @@ class Following:
             Sealed(np.asarray([_accuracy(own, test)])).store(folder.heir)
         strong(private, test, folder)
 
-    def publish(self, folder: RunFolder, model: Model, answers: Followed, *, expose: bool) -> None:
+    def publish(self, folder: RunFolder, model: Model, answers: Followed) -> None:
         """Write the weights, the linear model beside its heir, and some public records as the student names them."""
         np.savez_compressed(folder.weights, weights=answers.values)
         if isinstance(model, Inherited):
             model.linear.save(folder.release / "linear")
         shown = self.public.inputs[:40]
         np.savez_compressed(folder.samples, inputs=shown, labels=model.predict(shown))
+
+    def expose(self, folder: RunFolder) -> None:
+        """There are no stages."""
 
 
 def _accuracy(model: Model, data: Public) -> float:

@@ -89,7 +89,7 @@ class Labelling:
         voting(teachers.vote, say)(test.inputs).map(figures).store(folder.controls)
         strong(private, test, folder)
 
-    def publish(self, folder: RunFolder, model: Model, answers: Labels, *, expose: bool) -> None:
+    def publish(self, folder: RunFolder, model: Model, answers: Labels) -> None:
         """Write the labels, and some of the images they belong to."""
         with folder.labels.open("w", newline="", encoding="utf-8") as file:
             rows = csv.writer(file)
@@ -98,6 +98,9 @@ class Labelling:
             rows.writerows((index, int(answers.values[index]), by[index]) for index in np.flatnonzero(answers.values >= 0))
         shown = np.flatnonzero(answers.values >= 0)[:_SAMPLES]
         np.savez_compressed(folder.samples, inputs=self.public.inputs[shown], labels=answers.values[shown])
+
+    def expose(self, folder: RunFolder) -> None:
+        """There are no stages."""
 
 
 def _accuracy(model: Model, data: Public) -> float:

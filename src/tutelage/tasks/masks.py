@@ -183,7 +183,7 @@ class Masking:
     def _seeing(self, images: Array) -> Codec:
         return self.codec.seeing(images) if isinstance(self.codec, Sighted) else self.codec
 
-    def publish(self, folder: RunFolder, model: Model, answers: Answers, *, expose: bool) -> None:
+    def publish(self, folder: RunFolder, model: Model, answers: Answers) -> None:
         """Write the decoded answers, and some images with what became of them."""
         masks = (np.clip(mask, 0, 1) for mask in each(answers.values))
         like = np.empty(answers.values.shape[1:], np.float16)
@@ -200,8 +200,10 @@ class Masking:
             student=np.asarray(model.predict(images)),
             **beside,
         )
-        folder.shown_stages.unlink(missing_ok=True)  # an earlier life may have been a benchmark
-        if expose and folder.pictures.exists():
+
+    def expose(self, folder: RunFolder) -> None:
+        """Show the pictures of teachers and ensemble."""
+        if folder.pictures.exists():
             shutil.copyfile(folder.pictures, folder.shown_stages)
 
     def _picture(self, teachers: Any, answers: Answers, folder: RunFolder) -> None:

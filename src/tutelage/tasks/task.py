@@ -59,5 +59,8 @@ class Task(Protocol):
     ) -> None:
         """Score what only the owner of the data may know, and leave it under `private/`."""
 
-    def publish(self, folder: RunFolder, model: Model, answers: Any, *, expose: bool) -> None:
-        """Write the answers, and a few of them for the report to show; `expose` says that stages may be shown too."""
+    def publish(self, folder: RunFolder, model: Model, answers: Any) -> None:
+        """Write the answers, and a few of them for the report to show."""
+
+    def expose(self, folder: RunFolder) -> None:
+        """Show stages without noise too, where the private data is public anyway."""

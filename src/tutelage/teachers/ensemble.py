@@ -21,7 +21,7 @@ from torch.nn.parameter import UninitializedTensorMixin
 
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
-from tutelage.nets.networks import Factory, describe, refuse_batch_mixing, restore
+from tutelage.nets.networks import Factory, checked, describe, restore
 from tutelage.nets.products import as_products
 from tutelage.nets.storage import label_type, read_tensors, write_tensors
 from tutelage.nets.training import State, Training
@@ -80,7 +80,7 @@ class Ensemble:
         """
         training = training or Training()
         refuse_unfinished(factory())
-        refuse_batch_mixing(factory())
+        checked(factory)
         place = pick_device(device)
         records = as_inputs(inputs)
         parts = tuple(torch.from_numpy(np.asarray(shard, dtype=np.int64)) for shard in shards)
@@ -305,6 +305,11 @@ def fingerprint(job: Job, records: Tensor, targets: Tensor, shards: tuple[Tensor
         "module": str(job.factory()),
     }
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+    with torch.random.fork_rng(devices=[]), torch.no_grad():  # what a name does not say: how it begins, and what it computes
+        torch.manual_seed(job.seed)
+        first, shown = job.factory().eval(), torch.rand(1, *records.shape[1:])
+        for tensor in (*first.state_dict().values(), first(shown)):
+            digest.update(np.round(tensor.detach().double().numpy(), 4).tobytes())  # up to how sums are rounded
     for tensor in (records, targets, *shards):
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().numpy())  # read where it lies: half a million images are gigabytes

@@ -67,5 +67,5 @@ def fingerprint(settings: dict[str, Any], private: Private, shards: Shards) -> s
     for array in (private.inputs, private.targets, *shards.indices):
         given = np.ascontiguousarray(array)
         digest.update(f"{given.dtype}{given.shape}".encode())
-        digest.update(given)
+        digest.update(repr(given.tolist()).encode() if given.dtype == object else given)  # of objects an array holds addresses
     return digest.hexdigest()
