@@ -143,6 +143,12 @@ def test_guarantee_has_every_documented_field(outcome: Outcome) -> None:
     assert written["versions"]["tutelage"]
 
 
+def test_the_page_has_every_score_in_words(outcome: Outcome) -> None:
+    page = re.sub(r"<svg.*?</svg>", "", outcome.folder.report.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for name, score in json.loads(outcome.folder.scores.read_text(encoding="utf-8")).items():
+        assert f'<td>{name}</td><td class="number">{100 * score:.2f} %</td>' in page
+
+
 def test_budget_is_respected(outcome: Outcome) -> None:
     said = outcome.guarantee
     assert said["budget_epsilon"] == 8.0

@@ -105,6 +105,7 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
         empty_note=stages.empty_note(scores),
         verdict=stages.verdict(scores) if masks else verdict(scores),
         controls_note=_controls_note(scores, inside=inside),
+        accuracies=[] if masks else [(what, f"{100 * score:.2f} %") for what, score in scores.items()],
         scores_svg=plots.svg(plots.scores_chart(scores)) if scores and not masks else "",
         data=g.get("data"),  # older runs do not say
         events=[_described(event) for event in g["events"]],
