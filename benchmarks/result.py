@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import sys
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from tutelage.reproduction.origin import machine, versions
+
 RESULTS = Path(__file__).parent / "results"
-PACKAGES = ("tutelage", "numpy", "scipy", "dp-accounting", "autodp", "scikit-learn", "torch", "opendp")
 
 
 def write(name: str, figures: dict[str, Any], command: str | None = None) -> Path:
@@ -22,30 +21,6 @@ def write(name: str, figures: dict[str, Any], command: str | None = None) -> Pat
     path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"benchmarks/results/{path.name}")
     return path
-
-
-def machine() -> dict[str, Any]:
-    """Say what it ran on."""
-    return {"cpu": _cpu(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
-
-
-def versions() -> dict[str, str]:
-    """Say which versions of what matters here are installed."""
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor() or "unknown"
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
 def _command() -> str:

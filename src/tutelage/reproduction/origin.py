@@ -10,9 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from tutelage.nets.inputs import pick_device
-
-PACKAGES = ("tutelage", "numpy", "scipy", "torch", "monai", "opacus")
+PACKAGES = ("tutelage", "numpy", "scipy", "dp-accounting", "autodp", "scikit-learn", "torch", "monai", "opacus", "opendp")
 
 
 def head(name: str, device: str, *, words: Sequence[str] | None = None) -> dict[str, Any]:
@@ -31,15 +29,17 @@ def command(words: Sequence[str]) -> str:
     return " ".join(spoken)
 
 
-def machine(device: str) -> dict[str, Any]:
-    """Say what it ran on, as in the benchmarks' results; and the GPU, where it is one."""
+def machine(device: str | None = None) -> dict[str, Any]:
+    """Say what it ran on; and the device, where one is named."""
     found = {"cpu": _cpu(), "cores": os.cpu_count(), "system": f"{platform.system()} {platform.machine()}"}
-    return {**found, "device": where(device)}
+    return found if device is None else {**found, "device": where(device)}
 
 
 def where(device: str) -> str:
     """Name the device that a word stands for."""
     import torch
+
+    from tutelage.nets.inputs import pick_device
 
     place = pick_device(device)
     return torch.cuda.get_device_name(place) if place.type == "cuda" else place.type
