@@ -44,6 +44,9 @@ class Provenance:
         """Give what stays under `private/`: the hashes of all files and of the private records."""
         return {**self.told(), "files": dict(self.hashes), "private": fingerprint(private)}
 
+    def __repr__(self) -> str:
+        return f"Provenance({self.name!r}, split={self.split!r})"
+
 
 def fingerprint(private: Private) -> str:
     """Hash private records with their targets and units, some at a time: they may be mapped from a file."""
