@@ -10,7 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -19,6 +18,7 @@ from tutelage.codecs.checks import not_negative, positive, settle, sizes, whole
 from tutelage.codecs.denoising import learn
 from tutelage.codecs.fitting import Provenance, hashed, provenance, public_masks
 from tutelage.codecs.passes import decoded, encoded
+from tutelage.codecs.weights import filled, settled
 from tutelage.data.dataset import Public
 from tutelage.nets.inputs import pick_device
 from tutelage.nets.storage import read_tensors, write_tensors
@@ -58,15 +58,7 @@ class Autoencoder:
         _check(self.shape, self.dim, self.activation, self.norm, self.widths)
         not_negative(noise=self.noise)
         settle(self, dim=int(self.dim), norm=float(self.norm), noise=float(self.noise))
-        wanted = {name: tuple(tensor.shape) for name, tensor in self._hollow().state_dict().items()}
-        if {name: np.shape(array) for name, array in self.weights.items()} != wanted:
-            raise DataError("`weights` must be those of the network that the other fields describe. Got others instead.")
-        kept = {name: np.array(self.weights[name], dtype=np.float32) for name in wanted}  # a copy, in the network's order
-        if not all(np.isfinite(array).all() for array in kept.values()):
-            raise DataError("`weights` must be finite: a training that diverged wants a smaller `rate`. Got others instead.")
-        for array in kept.values():
-            array.flags.writeable = False  # the repr names these numbers
-        object.__setattr__(self, "weights", kept)
+        object.__setattr__(self, "weights", settled(self.weights, self._hollow()))
 
     @classmethod
     def fit(
@@ -184,10 +176,7 @@ class Autoencoder:
 
     @cached_property
     def _network(self) -> tuple[Coder, torch.device]:
-        network, place = self._hollow().eval().requires_grad_(False), pick_device(self.device)
-        state = {name: torch.from_numpy(array.copy()).to(place) for name, array in self.weights.items()}
-        network.load_state_dict(state, assign=True)
-        return network, place
+        return filled(self._hollow(), self.weights, self.device)
 
     @cached_property
     def _digest(self) -> str:

@@ -23,6 +23,7 @@ from tutelage.codecs.checks import not_negative, positive, settle, sizes, whole
 from tutelage.codecs.fitting import Provenance, hashed, public_masks, rounded
 from tutelage.codecs.guiding import GENTLE, beside, heard, learn
 from tutelage.codecs.passes import slices, valid_codes
+from tutelage.codecs.weights import filled, settled
 from tutelage.data.dataset import Public
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.storage import read_tensors, write_tensors
@@ -66,15 +67,7 @@ class Guided:
         positive(scale=self.scale)
         settle(self, channels=int(self.channels), noise=float(self.noise), scale=float(self.scale))
         _check(self.codec)
-        wanted = {name: tuple(tensor.shape) for name, tensor in self._hollow().state_dict().items()}
-        if {name: np.shape(array) for name, array in self.weights.items()} != wanted:
-            raise DataError("`weights` must be those of the network that the other fields describe. Got others instead.")
-        kept = {name: np.array(self.weights[name], dtype=np.float32) for name in wanted}  # a copy, in the network's order
-        if not all(np.isfinite(array).all() for array in kept.values()):
-            raise DataError("`weights` must be finite: a training that diverged wants a smaller `rate`. Got others instead.")
-        for array in kept.values():
-            array.flags.writeable = False  # the repr names these numbers
-        object.__setattr__(self, "weights", kept)
+        object.__setattr__(self, "weights", settled(self.weights, self._hollow()))
 
     @classmethod
     def fit(
@@ -197,10 +190,7 @@ class Guided:
 
     @cached_property
     def _network(self) -> tuple[nn.Module, torch.device]:
-        network, place = self._hollow().eval().requires_grad_(False), pick_device(self.device)
-        state = {name: torch.from_numpy(array.copy()).to(place) for name, array in self.weights.items()}
-        network.load_state_dict(state, assign=True)
-        return network, place
+        return filled(self._hollow(), self.weights, self.device)
 
     @cached_property
     def _digest(self) -> str:
