@@ -37,6 +37,7 @@ from tutelage.codecs.regions import Regions
 from tutelage.codecs.rescaled import Rescaled
 from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Private, Public
+from tutelage.features.alignment import aligned
 from tutelage.metrics import dice, surface_dice
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import Ball, Bound
@@ -116,15 +117,16 @@ class Remembered:
         """Let the teachers vote once."""
         return cls(teachers.vote(inputs), {row.tobytes(): place for place, row in enumerate(inputs)})
 
-    def through(self, codec: Any, threads: int) -> Remembered:
-        """Encode all votes about the public pool once, some teachers in each thread."""
+    def through(self, codec: Any, inputs: np.ndarray, threads: int) -> Remembered:
+        """Encode all votes about a pool once, some teachers in each thread."""
 
         def encoded(opened: np.ndarray) -> np.ndarray:
             with ThreadPoolExecutor(max_workers=threads) as pool:
-                parts = np.array_split(opened[:, :PUBLIC], min(threads, len(opened)))
+                parts = np.array_split(opened, min(threads, len(opened)))
                 return np.concatenate(list(pool.map(codec.encode, parts)))
 
-        return Remembered(self.votes.map(encoded), self.places, codec)
+        places = {row.tobytes(): place for place, row in enumerate(inputs)}
+        return Remembered(self.vote(inputs).map(encoded), places, codec)
 
     def vote(self, inputs: np.ndarray) -> Sealed:
         """Give the votes about these inputs."""
@@ -244,7 +246,6 @@ def split_rows(everyone: Private, split: int, how: argparse.Namespace) -> None:
     from tutelage.nets.training import Training
     from tutelage.nets.unet import UNet
     from tutelage.nets.warps import VOLUMES
-    from tutelage.students.latent import Latent, LatentStudent, freedom
     from tutelage.students.masks import MaskStudent
     from tutelage.teachers.segmenter import Segmenter
 
@@ -268,58 +269,99 @@ def split_rows(everyone: Private, split: int, how: argparse.Namespace) -> None:
         seed=split,
     ).fit(private, private.split(count, seed=split))
     book.row(what="teachers trained", patients=patients)
-    both = np.concatenate([public.inputs, test.inputs])
-    votes = Remembered.of(teachers, both)
+    laid, asked_about = public, [public.inputs, test.inputs]
+    if how.aligned:
+        laid = aligned(public, device=how.device)
+        asked_about.append(laid.inputs)
+        book.row(what="aligned")
+    votes = Remembered.of(teachers, np.concatenate(asked_about))
     truth = np.concatenate([public.targets, test.targets])
 
     def stages(opened: np.ndarray) -> np.ndarray:
-        alone = np.mean([dice(mask[PUBLIC:], test.targets) for mask in opened[:: max(1, len(opened) // 40)]])
-        mean = opened.mean(axis=0, dtype=np.float32)
+        alone = np.mean([dice(mask[PUBLIC : len(truth)], test.targets) for mask in opened[:: max(1, len(opened) // 40)]])
+        mean = opened[:, : len(truth)].mean(axis=0, dtype=np.float32)
         return np.asarray([alone, dice(mean[PUBLIC:], truth[PUBLIC:]).mean(), dice(mean[:PUBLIC], truth[:PUBLIC]).mean()])
 
     teacher, ensemble, pool = Opened.look(votes.votes.map(stages))
     book.row(what="teacher", dice=round(teacher, 4))
     book.row(what="ensemble, no noise", dice=round(ensemble, 4), pool=round(pool, 4))
-    training = Training(steps=how.student_steps, batch=4, rate=2e-3, augmentation=VOLUMES)
     if not how.no_controls:
-        plain = MaskStudent(network, training=training, device=how.device, seed=split)
+        plain = MaskStudent(network, training=learning(how), device=how.device, seed=split)
         everything = Public.of(private.inputs, source="private, for the control alone")
         book.scored("non-private", plain.fit(everything, Answers.exact(private.targets)).predict(test.inputs), test.targets)
         shown = plain.fit(public.unlabelled(), Answers.exact(public.targets))  # for codecs that need these masks
         book.scored("public masks alone", shown.predict(test.inputs), test.targets)
     names = [*how.codecs, *(how.also if split == how.split[0] else ())]
-    for name, made, needs in codecs(public, names, count, how):
-        first = name == how.codecs[0]
-        draws = how.draws if first else how.other_draws
-        pairs = [(epsilon, draw) for epsilon in how.epsilons for draw in range(draws)]
-        sets = list(answered(made, votes, public, pairs, count, how))
-        book.row(what="asked", codec=name)
-        facts = [{"codec": name, "needs": needs, "epsilon": epsilon, "draw": draw} for epsilon, draw in pairs]
-        for answers, fact in zip(sets, facts, strict=True):
-            book.row(what="answers", dice=round(float(dice(answers.values, public.targets).mean()), 4), **fact)
-            constant = np.broadcast_to(answers.mean, test.targets.shape)
-            book.scored("mean shape, constant", constant, test.targets, **fact)
-        linear = hasattr(sets[0].codec, "measured")  # only then can a student learn from codes
-        if how.decoded or not linear:
-            plain = MaskStudent(network, training=training, device=how.device, seed=split)
-            for model, fact in zip(plain.fit_all(public.unlabelled(), sets), facts, strict=True):
-                book.scored("student of decoded answers", model.predict(test.inputs), test.targets, **fact)
-        if not linear:
-            continue
-        numbers = sets[0].measured().values.size
-        again = Training(steps=how.student_steps, batch=4, rate=1e-3, augmentation=VOLUMES)
-        for free in how.free:
-            settings = Latent(begin=training, free=free, steps=how.latent_steps, rate=how.latent_rate, again=again)
-            student = LatentStudent(network, settings=settings, device=how.device, seed=split)
-            freed = [freedom(network(), answers, numbers) if free == "auto" else free for answers in sets]
-            for fact, model, group in zip(facts, student.fit_all(public.unlabelled(), sets), freed, strict=True):
-                stages_of = (("student of the mean shape", model.beginning), ("latent", model.began), ("latent, again", model))
-                for what, one in stages_of:
-                    own = one.probabilities(public.inputs)
-                    known = round(float(dice(own, public.targets).mean()), 4)
-                    masks = one.predict(test.inputs)
-                    close = round(float(surface_dice(masks, test.targets).mean()), 4)
-                    book.scored(what, masks, test.targets, pool=known, surface=close, free=free, freed=group, **fact)
+    for pool, some, facts in ((laid, how.aligned, {"aligned": True}), (public, names, {})):
+        for number, one in enumerate(codecs(pool, some, count, how)):
+            draws = how.draws if number == 0 else how.other_draws
+            codec_rows(book, votes, pool, test, one, facts, draws=draws, count=count, how=how)
+
+
+def codec_rows(
+    book: Book,
+    votes: Remembered,
+    public: Public,
+    test: Public,
+    coded: tuple[str, Made, str],
+    facts: dict[str, Any],
+    *,
+    draws: int,
+    count: int,
+    how: argparse.Namespace,
+) -> None:
+    """Ask about a pool through one codec, for every budget and draw, and train the students."""
+    from tutelage.nets.inputs import pick_device
+    from tutelage.nets.training import Training
+    from tutelage.nets.unet import UNet
+    from tutelage.nets.warps import VOLUMES
+    from tutelage.students.latent import Latent, LatentStudent, freedom, measured, told_shape
+    from tutelage.students.masks import MaskStudent
+
+    assert public.targets is not None
+    assert test.targets is not None
+    name, made, needs = coded
+    network, training = UNet(shape=(1, *SIZE)), learning(how)
+    pairs = [(epsilon, draw) for epsilon in how.epsilons for draw in range(draws)]
+    sets = list(answered(made, votes, public, pairs, count, how))
+    book.row(what="asked", codec=name, **facts)
+    told = [{"codec": name, "needs": needs, **facts, "epsilon": epsilon, "draw": draw} for epsilon, draw in pairs]
+    for answers, fact in zip(sets, told, strict=True):
+        book.row(what="answers", dice=round(float(dice(answers.values, public.targets).mean()), 4), **fact)
+        constant = np.broadcast_to(answers.mean, public.targets.shape)
+        book.scored("mean shape, constant, on the pool", constant, public.targets, **fact)
+        if not facts:  # a test volume lies where it lies: a constant that was made of others, laid over each other, misses it
+            book.scored("mean shape, constant", np.broadcast_to(answers.mean, test.targets.shape), test.targets, **fact)
+    linear = hasattr(sets[0].codec, "measured")  # only then can a student learn from codes
+    if how.decoded or not linear:
+        plain = MaskStudent(network, training=training, device=how.device, seed=book.split)
+        for model, fact in zip(plain.fit_all(public.unlabelled(), sets), told, strict=True):
+            book.scored("student of decoded answers", model.predict(test.inputs), test.targets, **fact)
+    if not linear:
+        return
+    numbers = sets[0].measured().values.size
+    again = Training(steps=how.student_steps, batch=4, rate=1e-3, augmentation=VOLUMES)
+    for free in how.free:
+        settings = Latent(begin=training, free=free, steps=how.latent_steps, rate=how.latent_rate, again=again)
+        student = LatentStudent(network, settings=settings, device=how.device, seed=book.split)
+        shapes = [told_shape(answers, one, pick_device(how.device)) for answers, one in zip(sets, measured(sets), strict=True)]
+        freed = [freedom(network(), *pair, numbers) if free == "auto" else free for pair in zip(sets, shapes, strict=True)]
+        for fact, model, group in zip(told, student.fit_all(public.unlabelled(), sets), freed, strict=True):
+            stages_of = (("student of the mean shape", model.beginning), ("latent", model.began), ("latent, again", model))
+            for what, one in stages_of:
+                own = one.probabilities(public.inputs)
+                known = round(float(dice(own, public.targets).mean()), 4)
+                masks = one.predict(test.inputs)
+                close = round(float(surface_dice(masks, test.targets).mean()), 4)
+                book.scored(what, masks, test.targets, pool=known, surface=close, free=free, freed=group, **fact)
+
+
+def learning(how: argparse.Namespace) -> Any:
+    """Say how students learn that look at masks, and those of the controls."""
+    from tutelage.nets.training import Training
+    from tutelage.nets.warps import VOLUMES
+
+    return Training(steps=how.student_steps, batch=4, rate=2e-3, augmentation=VOLUMES)
 
 
 def answered(
@@ -335,7 +377,9 @@ def answered(
     of: dict[float, Remembered] = {}
     for epsilon in how.epsilons:
         codec = made(epsilon)
-        of[epsilon] = ballots.get(repr(codec)) or ballots.setdefault(repr(codec), votes.through(codec, how.threads))
+        if repr(codec) not in ballots:
+            ballots[repr(codec)] = votes.through(codec, public.inputs, how.threads)
+        of[epsilon] = ballots[repr(codec)]
     with ThreadPoolExecutor(max_workers=how.threads) as pool:
         yield from pool.map(lambda pair: asked(of[pair[0]], public, pair[0], count), pairs)
 
@@ -382,7 +426,7 @@ class Opened:
 
 
 KEYS = (
-    "what", "codec", "needs", "free", "epsilon", "teachers", "plain_teachers", "latent_steps",
+    "what", "codec", "needs", "aligned", "free", "epsilon", "teachers", "plain_teachers", "latent_steps",
     "widths", "steps", "learning_rate", "rounds", "local_steps", "local_rate", "clip", "plain",
 )  # fmt: skip
 
@@ -424,9 +468,12 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, default=Path("hippocampus.jsonl"))
     parser.add_argument("--split", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--draws", type=int, default=3)
-    parser.add_argument("--other-draws", type=int, default=1, help="for every codec but the first")
+    parser.add_argument("--other-draws", type=int, default=1, help="for every codec but the first of either pool")
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 8.0])
-    parser.add_argument("--codecs", nargs="+", default=["orthant"])
+    parser.add_argument("--codecs", nargs="*", default=["orthant"])
+    parser.add_argument(
+        "--aligned", nargs="*", default=["orthant"], help="codecs on the pool whose volumes were laid over each other"
+    )
     parser.add_argument("--also", nargs="+", default=[], help="further codecs, on the first of the splits alone")
     parser.add_argument("--free", nargs="+", default=["auto"])
     parser.add_argument("--teachers", type=int, help="fewer than one for every patient")

@@ -47,6 +47,7 @@ _GRIDS = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 _ROUNDING = 1e-4  # of ε: a grid that costs no more is fine enough. Far below the tolerance, since the estimate is a rough one
 
 _HASH = re.compile(r"[0-9a-f]{64}")
+_ALIGNMENT = re.compile(r"alignment-[0-9a-f]{12}\.npz")
 _FIELDS = ("epsilon", "data_independent_epsilon", "budget_epsilon", "delta", "mu", "implied_tpr_at_fpr_0.001")
 _OPENING = {"budget_epsilon": "epsilon"} | {name: name for name in ("delta", "unit", "unit_teachers", "adjacency")}
 _OTHERS = (*_OPENING, "adaptive", "mu_is_exact", "events", "ledger_head")
@@ -177,12 +178,15 @@ def _check_data(data: Any) -> None:
     """Refuse a hash of anything but public parts: one of private records is a function of them, without noise."""
     if data is None:  # a run from Python, or one older than this field
         return
-    hashes = data.get("hashes") if isinstance(data, dict) and set(data) == {"set", "split", "published", "hashes"} else None
+    known = isinstance(data, dict) and set(data) - {"alignment"} == {"set", "split", "published", "hashes"}
+    hashes = data.get("hashes") if known else None
     if not isinstance(hashes, dict) or not set(hashes) <= set(SHOWN):
         raise LedgerError(f"`data` must name a set, its split and hashes of {', '.join(SHOWN)} alone. Got others instead.")
     plain = isinstance(data["published"], bool) and all(isinstance(data[name], (str, type(None))) for name in ("set", "split"))
     if not plain or not all(isinstance(one, str) and _HASH.fullmatch(one) for one in hashes.values()):
         raise LedgerError("`data` must hold names, a truth value and hashes of 64 digits. Got others instead.")
+    if "alignment" in data and not (isinstance(data["alignment"], str) and _ALIGNMENT.fullmatch(data["alignment"])):
+        raise LedgerError("`data.alignment` must name the file that says where public images went. Got another instead.")
     if "split" in hashes and data.get("published") is not True:
         raise LedgerError("`data` must hash the split of a published set alone. Got that of another instead.")
 

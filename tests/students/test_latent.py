@@ -116,7 +116,8 @@ def test_freedom_grows_as_the_noise_falls() -> None:
     network, answers, many = UNet(shape=(1, 16, 16), widths=(16, 32, 64))(), answered(masks, 1.0), 10**6
     sizes = {which: sum(dict(network.named_parameters())[name].numel() for name in free_parameters(network, which))
              for which in ("head", "norms", "last")}  # fmt: skip
-    chosen = [freedom(network, replace(answers, sigma=sigma), many) for sigma in (1e6, 30.0, 1.0)]
+    shape = masks.mean(axis=0)
+    chosen = [freedom(network, replace(answers, sigma=sigma), shape, many) for sigma in (1e6, 30.0, 1.0)]
     assert [sizes[which] for which in chosen] == sorted(sizes[which] for which in chosen)
     assert chosen[0] == "head"
     assert sizes[chosen[2]] == max(sizes.values())
@@ -125,19 +126,29 @@ def test_freedom_grows_as_the_noise_falls() -> None:
 
 def test_freedom_depends_on_the_noise_and_the_mean_alone() -> None:
     _, masks = blobs(40, 0)
-    network = NETWORK()
+    network, shape = NETWORK(), masks.mean(axis=0)
     for sigma in np.geomspace(0.1, 1e4, 12):
         answers = answered(masks, float(sigma))
         shuffled = replace(answers, codes=answers.codes * 7, values=answers.values[::-1], chosen=answers.chosen[::-1])
-        assert freedom(network, answers, 10**6) == freedom(network, shuffled, 10**6)
+        assert freedom(network, answers, shape, 10**6) == freedom(network, shuffled, shape, 10**6)
+
+
+def test_noise_is_not_taken_for_a_shape() -> None:
+    """Of an empty mask with much noise on it the twin, which looks at the plain mean, frees more than of the shape it tells."""
+    _, masks = blobs(40, 0)
+    network, answers = UNet(shape=(1, 16, 16), widths=(16, 32, 64))(), answered(np.zeros_like(masks), 5.0)
+    found = latent.measured([answers])[0]
+    shape = latent.told_shape(answers, found, torch.device("cpu"))
+    assert freedom(network, answers, shape, 10**6) == "head"
+    assert freedom(network, answers, np.clip(answers.mean, 0, 1), 10**6) != "head"
 
 
 def test_no_more_is_freed_than_numbers_were_measured() -> None:
     _, masks = blobs(40, 0)
-    network, answers = NETWORK(), answered(masks, 0.1)
+    network, answers, shape = NETWORK(), answered(masks, 0.1), masks.mean(axis=0)
     sizes = [sum(dict(network.named_parameters())[name].numel() for name in free_parameters(network, which))
              for which in ("norms", "last")]  # fmt: skip
-    assert [freedom(network, answers, count) for count in (0, sizes[0], sizes[1] - 1, sizes[1])] == [
+    assert [freedom(network, answers, shape, count) for count in (0, sizes[0], sizes[1] - 1, sizes[1])] == [
         "head",
         "norms",
         "norms",
@@ -150,7 +161,7 @@ def test_few_numbers_do_not_move_many_parameters_astray() -> None:
     images, masks = blobs(40, 1)
     new, truth = blobs(60, 2)
     answers = answered(masks, 3.0, codec=PCA.fit(Public.of(images, masks), components=4, norm=1e3))
-    allowed = freedom(NETWORK(), answers, 10**6)
+    allowed = freedom(NETWORK(), answers, masks.mean(axis=0), 10**6)
     assert allowed == "last"
     scores = {}
     for free in ("auto", allowed):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.recipes.recipe import parse
 from tutelage.recipes.run import run
 from tutelage.report.page import report
@@ -204,13 +204,49 @@ def test_the_papers_networks_and_windows_can_be_named(tmp_path: Path) -> None:
     assert done.answers.values.shape == (6, 16, 16)
 
 
-def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_path: Path) -> None:
+def scans() -> str:
+    """Write the tiny recipe for volumes of a folder."""
     text = TINY.replace('"scenes"\nsize = 16', '"hippocampus"\nsize = [8, 8, 8]', 1).replace("private = 24", "private = 4")
     text = text.replace("public = 10", "public = 2").replace("test = 6", "test = 2").replace("queries = 6", "queries = 2")
     text = text.replace("delta = 1e-5", 'delta = 1e-5\nunit = "patient"').replace("flips = [-1], nearest", "nearest")
-    text = text.replace('augmentation = "scenes"', 'augmentation = "none"').replace(
-        VOTES, CODECS["dct"] + '\n[aggregation]\nmethod = "mean"'
-    )
+    text = text.replace('augmentation = "scenes"', 'augmentation = "none"')
+    return text.replace(VOTES, CODECS["dct"] + '\n[aggregation]\nmethod = "mean"')
+
+
+def test_public_scans_are_laid_over_each_other_before_anybody_is_asked(
+    decathlon: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tutelage.features.alignment import Alignment
+
+    recipe, folder = parse(scans() + "[alignment]\nsteps = 3\nwindow = 3\n"), decathlon(8)
+    how: dict[str, Any] = {"data": folder, "public_data": True, "device": "cpu", "engine": "sequential"}
+    done = run(recipe, tmp_path / "run", **how)
+    plain = run(parse(scans()), tmp_path / "plain", **how)
+    assert done.guarantee["recipe_sha256"] != plain.guarantee["recipe_sha256"]
+    assert done.guarantee["data"]["hashes"] == plain.guarantee["data"]["hashes"]  # of the pool as it was read
+    (kept,) = done.folder.release.glob("alignment-*.npz")
+    assert done.guarantee["data"]["alignment"] == kept.name
+    assert "alignment" not in plain.guarantee["data"]
+    assert verify(done.folder.root).claimed_epsilon == pytest.approx(50.0)
+    assert kept.name in report(done.folder).report.read_text(encoding="utf-8")
+    shown = [np.load(one.folder.samples)["inputs"] for one in (done, plain)]
+    assert not np.array_equal(*shown)  # students and readers see the moved images
+    with np.load(kept) as arrays:
+        assert np.allclose(Alignment(**arrays).images(shown[1]), shown[0], atol=1e-6)
+    before = done.folder.exported_book.read_bytes()
+    monkeypatch.setattr(Alignment, "fit", lambda *_, **__: pytest.fail("aligned again: the questions would be others"))
+    run(recipe, tmp_path / "run", resume=True, **how)
+    assert done.folder.exported_book.read_bytes() == before
+    kept.write_bytes(b"torn")
+    with pytest.raises(DataError, match=r"`alignment-.*npz` must be what this run learned"):
+        run(recipe, tmp_path / "run", resume=True, **how)
+    kept.unlink()
+    with pytest.raises(RecipeError, match="`out` must hold answers about this pool"):
+        run(recipe, tmp_path / "run", resume=True, **how)
+
+
+def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_path: Path) -> None:
+    text = scans()
     folder = decathlon(8)
     with pytest.raises(RecipeError, match="`data` must be the folder with the files of 'hippocampus': --data DIR"):
         run(parse(text), tmp_path / "none", device="cpu")

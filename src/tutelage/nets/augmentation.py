@@ -116,10 +116,10 @@ class Augmentation:
         return (out_y[:, :, None] | out_x[:, None, :])[:, None]
 
 
-def splines(size: int, *, device: torch.device) -> Tensor:
-    """Tabulate cubic B-spline weights of the knots at every pixel: (size, LATTICE + 2)."""
-    position = (torch.arange(size, device=device) + 0.5) / size * (LATTICE - 1) + 1  # knots 1..LATTICE lie on the image
-    distance = (position[:, None] - torch.arange(LATTICE + 2, device=device)).abs()
+def splines(size: int, *, device: torch.device, knots: int = LATTICE) -> Tensor:
+    """Tabulate cubic B-spline weights of the knots at every pixel: (size, knots + 2)."""
+    position = (torch.arange(size, device=device) + 0.5) / size * (knots - 1) + 1  # knots 1..`knots` lie on the image
+    distance = (position[:, None] - torch.arange(knots + 2, device=device)).abs()
     near = 2 / 3 - distance**2 + distance**3 / 2
     far = (2 - distance).clamp(min=0) ** 3 / 6
     return torch.where(distance < 1, near, far)

@@ -168,3 +168,14 @@ def check_features(recipe: Any) -> None:
         return
     if recipe.teachers.kind not in NETWORKS and not (recipe.student.learner == "consistency" and recipe.student.kind):
         raise RecipeError("`features` must come with teachers or a student of kind 'convnet' or 'residual'. Got neither instead.")
+
+
+def check_alignment(recipe: Any) -> None:
+    """Refuse to lay images over each other that are no scans of the same part of a body."""
+    if recipe.alignment is None:
+        return
+    if not recipe.about_masks or sets.SETS[recipe.data.set].find is None:
+        raise RecipeError(f"`alignment` must stay open for {recipe.data.set!r}, whose images show no one organ. Got it instead.")
+    window = recipe.alignment.window
+    if window is not None and window % 2 == 0:
+        raise RecipeError(f"`alignment.window` must be odd: it has a middle. Got {window!r} instead.")

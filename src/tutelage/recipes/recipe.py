@@ -16,12 +16,12 @@ from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
 from tutelage.recipes import codecs, linear, sets
-from tutelage.recipes.names import check_features, check_masks, check_shares, check_teachers, with_drawer
+from tutelage.recipes.names import check_alignment, check_features, check_masks, check_shares, check_teachers, with_drawer
 from tutelage.recipes.sections import Count, Positive, Section, Size, Table, Widths, placed, validated
 
 # Keys that came later: recipes without them keep their hash.
 LATER = {
-    "": ("codec",),
+    "": ("codec", "alignment"),
     "data": sets.KEYS,
     "teachers": ("network", "window"),
     "student": ("masks", "latent", "linear", "heir", "network"),
@@ -82,6 +82,15 @@ class FeaturesSection(Section):
     augmentation: str | None = None
 
 
+class AlignmentSection(Section):
+    """How images of the public pool are laid over each other before anybody is asked; what is left out keeps its default."""
+
+    steps: Count | None = None
+    knots: Annotated[int, Field(ge=3)] | None = None
+    window: Annotated[int, Field(ge=3)] | None = None
+    stiffness: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+
+
 class SanitiseSection(Section):
     """Parameters of the data-dependent ε's own release, fixed without looking at the votes."""
 
@@ -136,6 +145,7 @@ class Recipe(Section):
     data: DataSection
     privacy: PrivacySection
     features: FeaturesSection | None = None
+    alignment: AlignmentSection | None = None
     teachers: TeachersSection
     codec: Table | None = None
     aggregation: AggregationSection
@@ -201,4 +211,5 @@ def parse(text: str, *, name: str = "the recipe") -> Recipe:
     check_masks(recipe)
     check_shares(recipe)
     check_features(recipe)
+    check_alignment(recipe)
     return recipe

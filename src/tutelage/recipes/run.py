@@ -16,6 +16,7 @@ from tutelage.privacy.bounds import Bound, OneHot
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import codecs, coders, learners, linear, sets
 from tutelage.recipes.beginnings import Beginnings
+from tutelage.recipes.laid import laid
 from tutelage.recipes.recipe import Recipe, parse
 from tutelage.recipes.sections import unknown
 from tutelage.runs import RunFolder
@@ -48,6 +49,10 @@ def run(
     number = 0 if recipe.about_masks else classes(recipe)
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
+    told = origin.told()
+    if recipe.alignment is not None:
+        settings = recipe.alignment.model_dump(exclude_none=True)
+        public, told["alignment"] = laid(public, settings, folder, device=device, progress=progress)
     teachers, student = _learners(recipe, private, public, number, folder, device=device, engine=engine, progress=progress)
     outcome = transfer(
         private,
@@ -66,7 +71,7 @@ def run(
         purpose=recipe.sha256,
         tuned_on=recipe.tuned_on,
         benchmark=is_benchmark(recipe),
-        data=origin.told(),
+        data=told,
         declared=sets.declared(recipe.data, data or recipe.data.directory) if recipe.about_masks else (),
         truth=not recipe.about_masks or sets.shows_truth(recipe.data, public_data=public_data),
         resume=resume,

@@ -23,6 +23,7 @@ from tutelage.nets.inputs import pick_device
 from tutelage.planning import Aggregation, MeanPlan
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
+from tutelage.recipes.laid import laid
 from tutelage.reproduction import direct, drawing, studies
 from tutelage.reproduction.direct import BASELINES
 from tutelage.reproduction.findings import Finding, Table
@@ -177,10 +178,12 @@ def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) 
     told = f"{column!r} {seed} {study.private!r} {study.public!r} {study.teaching!r} {study.crowded!r} {study.learning!r} {sizes}"
     purpose = hashlib.sha256(told.encode()).hexdigest()
     if not _finished(folder, purpose):
-        codec = _codec(bench, study, column, sigma or 0.0, folder)
+        codec, public = _codec(bench, study, column, sigma or 0.0, folder), study.public
+        if column.aligned:
+            public, _ = laid(public, {}, folder.create(resume=True), device=bench.device, progress=bench.progress)
         transfer(
             study.private,
-            study.public,
+            public,
             teachers=_teachers(bench, study, column, seed),
             student=_student(bench, study, column, seed),
             codec=codec,

@@ -95,13 +95,14 @@ class LatentStudent:
             states = train_masks(factory, pool[sets[0].chosen], masks, training=how.begin, seed=self.seed, progress=progress)
             return settled([self._model(factory, state) for state in states], self.threshold)
         parts = Parts(progress, len(sets), how)
-        shapes, told = [mean_shape(answers.linear()) for answers in sets], measured(sets)
+        told = measured([answers.linear() for answers in sets])
+        shapes = [told_shape(answers, found, place) for answers, found in zip(sets, told, strict=True)]
         labels = [np.broadcast_to(shape, (len(pool), *shape.shape)) for shape in shapes]
         began = train_masks(factory, pool, labels, training=how.begin, seed=self.seed, progress=parts.next(how.begin.steps))
         tick = parts.next(how.steps)
         moved = []
-        for number, (state, answers, found) in enumerate(zip(began, sets, told, strict=True)):
-            moved.append(self._moved(factory, state, pool[answers.chosen], answers, found))
+        for number, (state, answers, found, shape) in enumerate(zip(began, sets, told, shapes, strict=True)):
+            moved.append(self._moved(factory, state, pool[answers.chosen], answers, found, shape))
             tick((number + 1) * how.steps, len(sets) * how.steps)
         first = [self._model(factory, state) for state in began]
         models = [self._model(factory, state, began=one) for state, one in zip(moved, first, strict=True)]
@@ -118,13 +119,15 @@ class LatentStudent:
         given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
         return MaskModel(factory, state, **given, began=began)
 
-    def _moved(self, factory: Factory, state: State, images: Tensor, answers: Answers, found: Measured) -> State:
+    def _moved(
+        self, factory: Factory, state: State, images: Tensor, answers: Answers, found: Measured, shape: npt.NDArray[Any]
+    ) -> State:
         """Move the free parameters to where the network's masks measure what was let out."""
         how, place = self.settings, images.device
         network = factory().to(place)
         network.load_state_dict(state)
         matrix, values = found  # (dimension, pixels), (questions, dimension)
-        which = freedom(network, answers, values.size) if how.free == "auto" else how.free
+        which = freedom(network, answers, shape, values.size) if how.free == "auto" else how.free
         names = free_parameters(network, which)
         free = {name: tensor.detach().clone().requires_grad_() for name, tensor in network.named_parameters() if name in names}
         optimizer = torch.optim.Adam(list(free.values()), lr=how.rate)
@@ -145,6 +148,12 @@ class LatentStudent:
         return {**{name: tensor.cpu() for name, tensor in state.items()}, **{name: t.detach().cpu() for name, t in free.items()}}
 
 
+def told_shape(answers: Answers, found: Measured, place: torch.device) -> npt.NDArray[Any]:
+    """Give the mean shape that a set of answers tells, with its noise taken down."""
+    matrix, told, decoded = (torch.from_numpy(one.astype(np.float32)) for one in (found[0], found[1].mean(axis=0), answers.mean))
+    return mean_shape(matrix.to(place), told.to(place), answers.sigma / len(answers) ** 0.5, decoded.to(place))
+
+
 def measured(sets: Sequence[Answers]) -> list[Measured]:
     """Give what every set measures of masks; a codec's matrix, which takes seconds for volumes, is made once."""
     found: dict[int, Measured] = {}
@@ -160,14 +169,15 @@ def _joined(sets: Sequence[Answers]) -> dict[str, Any]:
     return {name: np.concatenate([getattr(answers, name) for answers in sets]) for name in ("chosen", "values", "codes")}
 
 
-def freedom(network: nn.Module, answers: Answers, numbers: int) -> Which:
+def freedom(network: nn.Module, answers: Answers, shape: npt.NDArray[Any], numbers: int) -> Which:
     """Free the largest group of parameters that the answers can tell apart from their noise; a few steps are a bridle too.
 
     What they can tell: a deviation as long as the mean shape itself, over the noise, N times. Nothing else of them enters.
+    The shape is the one whose noise is taken down: with it, a noisy draw would look like a long shape and free too much.
     Per such unit of signal PER_SIGNAL parameters may move: on one public pool that was better than one each. And never more
     parameters than the answers measure `numbers`, however clear those are: what no number speaks about could drift anywhere.
     """
-    told = len(answers) * float(np.square(np.clip(answers.mean, 0, 1)).sum()) / answers.sigma**2
+    told = len(answers) * float(np.square(shape, dtype=np.float64).sum()) / answers.sigma**2
     most = min(PER_SIGNAL * told, numbers)
     parameters = dict(network.named_parameters())
     choices: tuple[Which, ...] = ("head", "norms", "last")
