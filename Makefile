@@ -29,6 +29,7 @@ test: $(READY) lint
 	$(BIN)/python -m pytest -n 2 -m "not slow" --cov=src/tutelage/privacy --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=98
 
 test-slow: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[cluster]"
 	$(BIN)/python -m pytest -m slow
 
 clean:

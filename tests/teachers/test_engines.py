@@ -1,6 +1,7 @@
 """Engines agree, and the choice between them is by measurement."""
 
 import functools
+import itertools
 import os
 import sys
 from types import SimpleNamespace
@@ -152,12 +153,25 @@ def test_workers_with_a_gpu_are_asked_for_where_the_head_has_none(task, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Ray's own
-def test_a_real_cluster_gives_what_the_loop_gives(task) -> None:
+def test_a_real_cluster_of_two_nodes_gives_what_the_loop_gives(task) -> None:
+    """Two nodes of one core each, with a scheduler and an object store of their own, and a head that trains nothing."""
     ray = pytest.importorskip("ray")
+    from ray.cluster_utils import Cluster as Nodes
+
+    nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 0})
     try:
-        assert same(fit(task, "ray", chunk=2), fit(task, "sequential"))
+        for _ in range(2):
+            nodes.add_node(num_cpus=1)
+        ray.init(address=nodes.address)
+        there = fit(task, "ray", chunk=1)
+        assert same(there, fit(task, "sequential"))
+        assert (there.plan.workers, there.plan.reason) == (2, "the cluster has 2 cores to give")
+        spans = sorted((event["ts"], event["ts"] + event["dur"]) for event in ray.timeline() if event["name"] == "task:execute")
+        assert len(spans) == 5
+        assert any(after[0] < before[1] for before, after in itertools.pairwise(spans))  # side by side: a node has one core
     finally:
         ray.shutdown()
+        nodes.shutdown()
 
 
 @pytest.mark.parametrize(
