@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -462,6 +464,26 @@ def test_every_key_of_a_codec_is_documented() -> None:
         assert f'"{kind}"' in text
         for key in section.model_fields:
             assert f"`{key}`" in text, f"{kind}.{key}"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (MASKS + "[alignment]\n", "`alignment` must stay open for 'scenes', whose images show no one organ"),
+        (SMALL + "[alignment]\n", "`alignment` must stay open for 'digits', whose images show no one organ"),
+        ("window = 8", "`alignment.window` must be odd"),
+        ("window = 1", "`alignment.window` must be greater than or equal to 3"),
+        ("knots = 2", "`alignment.knots` must be greater than or equal to 3"),
+        ("stiffness = -0.1", "`alignment.stiffness` must be greater than or equal to 0"),
+        ("bend = 1", "`alignment.bend` must be a known key"),
+    ],
+)
+def test_alignment_is_for_scans_alone_and_knows_its_keys(text: str, message: str) -> None:
+    if "[" not in text:
+        carried_text = resources.files("tutelage.recipes").joinpath("segmentation/hippocampus.toml").read_text(encoding="utf-8")
+        text = carried_text.replace("[alignment]\n", f"[alignment]\n{text}\n")
+    with pytest.raises(RecipeError, match=re.escape(message)):
+        parse(text)
 
 
 def test_recipes_for_labels_keep_their_hash() -> None:

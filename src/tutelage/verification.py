@@ -13,7 +13,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, reduce
+from pathlib import Path
 from typing import Any, NoReturn, final
+from zipfile import BadZipFile
 
 import numpy as np
 from scipy import special
@@ -110,7 +112,7 @@ def verify(run: str | os.PathLike[str] | RunFolder) -> Verdict:
         _check_figures(claim, pairs, opinion, again)
     except (ArithmeticError, ValueError):  # a noise or a δ that no mechanism has
         raise LedgerError("the book's events and δ must be ones that dp-accounting can price. Got others instead.") from None
-    _check_words(claim, rows)
+    _check_words(claim, rows, folder)
     events = sum(count for _, count in pairs)
     return Verdict(claim["epsilon"], again, delta, len(rows), events, rows[-1].hash, opinion.accountant, folder.holds_book)
 
@@ -156,7 +158,7 @@ def _check_order(rows: list[Entry]) -> None:
             )
 
 
-def _check_words(claim: dict[str, Any], rows: list[Entry]) -> None:
+def _check_words(claim: dict[str, Any], rows: list[Entry], folder: RunFolder) -> None:
     """Hold what guarantee.json says in words to its figures and to the book."""
     if not isinstance(claim["adaptive"], bool) or not isinstance(claim.get("excepted"), list):
         raise LedgerError("`adaptive` and `excepted` must be a truth value and a list. Got others instead.")
@@ -165,7 +167,7 @@ def _check_words(claim: dict[str, Any], rows: list[Entry]) -> None:
     budget = Budget(told["epsilon"], told["delta"], unit, adjacency=Adjacency(told["adjacency"]))
     if claim.get("statement") != statement(claim["epsilon"], budget, bool(claim["excepted"])):
         raise LedgerError("`statement` must say what the figures say. Got another sentence instead.")
-    _check_data(claim.get("data"))
+    _check_data(claim.get("data"), folder)
     noted = [row.body["declared"] for row in rows if row.kind == "note" and "declared" in row.body]
     said = claim.get("warnings")
     if not isinstance(said, list) or not all(one in said for one in noted):
@@ -174,7 +176,7 @@ def _check_words(claim: dict[str, Any], rows: list[Entry]) -> None:
         raise LedgerError("`recipe_sha256` must be the book's purpose. Got another instead.")
 
 
-def _check_data(data: Any) -> None:
+def _check_data(data: Any, folder: RunFolder) -> None:
     """Refuse a hash of anything but public parts: one of private records is a function of them, without noise."""
     if data is None:  # a run from Python, or one older than this field
         return
@@ -185,10 +187,25 @@ def _check_data(data: Any) -> None:
     plain = isinstance(data["published"], bool) and all(isinstance(data[name], (str, type(None))) for name in ("set", "split"))
     if not plain or not all(isinstance(one, str) and _HASH.fullmatch(one) for one in hashes.values()):
         raise LedgerError("`data` must hold names, a truth value and hashes of 64 digits. Got others instead.")
-    if "alignment" in data and not (isinstance(data["alignment"], str) and _ALIGNMENT.fullmatch(data["alignment"])):
-        raise LedgerError("`data.alignment` must name the file that says where public images went. Got another instead.")
+    named = "alignment" in data and isinstance(data["alignment"], str) and bool(_ALIGNMENT.fullmatch(data["alignment"]))
+    if not named == ("moved" in hashes) == ("alignment" in data):
+        raise LedgerError(
+            "`data.alignment` must name the file that says where public images went, beside the hash `moved` of where that is. "
+            "Got one without the other, or another name, instead."
+        )
+    if named and (file := folder.release / data["alignment"]).exists() and _moved(file) != hashes["moved"]:
+        raise LedgerError(f"`{file.name}` must move the public pool to where `data.hashes.moved` says. Got another file instead.")
     if "split" in hashes and data.get("published") is not True:
         raise LedgerError("`data` must hash the split of a published set alone. Got that of another instead.")
+
+
+def _moved(file: Path) -> str:
+    """Read which pool a file moves the images to; nothing where it cannot be read."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            return bytes(arrays["moved"]).hex()
+    except (OSError, ValueError, KeyError, BadZipFile):
+        return ""
 
 
 def _tallied(rows: list[Entry]) -> list[tuple[Event, int]]:

@@ -69,6 +69,53 @@ def test_brightness_and_contrast_of_an_image_do_not_matter() -> None:
     assert np.abs(moved[0] - moved[1]).mean() < 0.35 * np.abs(moved[0]).mean()
 
 
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 1000.0), (1000.0, -1000.0), (300.0, 4000.0), (0.001, 0.0)])
+def test_units_of_brightness_do_not_matter(scale: float, offset: float) -> None:
+    """As a scanner writes them: without a common unit a window's variance drowned in rounding, and nothing was a number."""
+    pool = organs()
+    raw = Public.of(scale * pool.inputs + offset, pool.targets, source="drawn")
+    assert pool.targets is not None
+    laid = aligned(raw, settings=FAST, device="cpu")
+    assert laid.targets is not None
+    assert mean_shape_dice(laid.targets) > mean_shape_dice(pool.targets) + 0.1
+
+
+def test_a_channel_that_shows_nothing_does_no_harm() -> None:
+    pool = organs()
+    four = np.concatenate([pool.inputs, -pool.inputs, np.zeros_like(pool.inputs), np.full_like(pool.inputs, 7)], axis=1)
+    found = Alignment.fit(four, settings=FAST, device="cpu")
+    assert found.images(four).shape == four.shape
+    assert np.allclose(found.images(four)[:, 3], 7)
+    assert mean_shape_dice(found.masks(pool.targets)) > mean_shape_dice(np.asarray(pool.targets)) + 0.1
+
+
+def test_images_keep_their_layout_and_masks_their_values() -> None:
+    pool = organs(4)
+    flat = pool.inputs[:, 0]
+    found = Alignment.fit(flat, settings=Aligning(steps=2), device="cpu")
+    assert found.images(flat).shape == flat.shape
+    colour = np.repeat((255 * np.clip(flat, 0, 1)).astype(np.uint8)[..., None], 3, axis=-1)
+    assert found.images(colour).shape == colour.shape
+    assert 0 <= found.images(colour).min() <= found.images(colour).max() <= 1
+    loud = found.masks(255 * np.asarray(pool.targets))
+    assert set(np.unique(loud)) == {0, 255}
+    assert loud.dtype == np.uint8
+    assert found.masks(np.asarray(pool.targets, bool)).dtype == bool
+    with pytest.raises(DataError, match="`masks` must be one mask per image"):
+        found.masks(np.zeros((4, 3, SIDE, SIDE)))
+
+
+def test_what_is_no_number_is_refused_and_moves_nothing() -> None:
+    pool = organs(4).inputs.copy()
+    pool[2, 0, 3, 3] = np.nan
+    with pytest.raises(DataError, match="`images` must hold numbers alone"):
+        Alignment.fit(pool, settings=FAST, device="cpu")
+    found = Alignment.fit(organs(4).inputs, settings=Aligning(steps=1), device="cpu").arrays()
+    for broken in ({"shifts": found["shifts"][:1]}, {"knots": found["knots"][:, :1]}, {"matrices": found["matrices"] * np.nan}):
+        with pytest.raises(DataError, match="must be"):
+            Alignment(**{**found, **broken})
+
+
 def test_many_images_at_a_time_or_few_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     pool, few = organs().inputs, Aligning(steps=3)  # rounding grows with every step
     whole = Alignment.fit(pool, settings=few, device="cpu")

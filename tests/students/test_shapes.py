@@ -15,7 +15,7 @@ from tutelage.codecs.pca import PCA
 from tutelage.data.dataset import Public
 from tutelage.metrics import dice
 from tutelage.students.latent import measured, told_shape
-from tutelage.students.shapes import mean_shape
+from tutelage.students.shapes import as_large, mean_shape
 
 EVERYTHING = DCT((16, 16), 256, 1e3)  # all frequencies: noise on a code is as much noise on every pixel
 
@@ -78,6 +78,49 @@ def filtered(answers: Answers) -> np.ndarray:
     return np.clip(answers.mean * max(0.0, 1 - noise / power), 0, 1)
 
 
+def small(side: int, radius: float, axes: int) -> np.ndarray:
+    rng, places = np.random.default_rng(0), np.stack(np.mgrid[(slice(0, side),) * axes])
+    middle = side / 2 + rng.normal(0, 0.6, (40, axes, *(1,) * axes))
+    return (np.square(places - middle).sum(axis=1) < radius**2).astype(np.uint8)
+
+
+@pytest.mark.parametrize(("side", "radius", "axes"), [(24, 2.5, 3), (64, 5.0, 2), (64, 3.0, 2)])
+@pytest.mark.parametrize("sigma", [0.1, 0.3])
+def test_an_organ_of_less_than_a_hundredth_of_the_image_is_found(side: int, radius: float, axes: int, sigma: float) -> None:
+    """A field that began at any other level than the told volume's sank until nothing was left to learn from."""
+    masks = small(side, radius, axes)
+    answers = answered(masks, sigma, codec=DCT((side,) * axes, 1000, 1e3))
+    truth = masks.mean(axis=0)
+    assert truth.mean() < 0.02
+    assert float(dice(found(answers)[None], truth[None] > 0.5).mean()) > 0.85
+
+
+def test_what_is_small_and_faint_is_still_a_label() -> None:
+    masks = small(64, 3.0, 2)
+    answers = answered(masks, 1.0, codec=DCT((64, 64), 1000, 1e3))
+    assert float(dice(found(answers)[None], masks.mean(axis=0)[None] > 0.5).mean()) > 0.6
+
+
+@pytest.mark.parametrize("sigma", [1e-8, 1e-5, 1e-3, 1e-2])
+def test_clear_answers_are_believed(sigma: float) -> None:
+    """Squares have corners, which no smooth shape has: what the answers decode to is nearer, and is taken."""
+    masks = np.zeros((20, 16, 16), np.uint8)
+    masks[:, 4:9, 6:13] = 1
+    answers = answered(masks, sigma, codec=EVERYTHING)
+    assert np.allclose(found(answers), masks[0], atol=0.05)
+
+
+def test_measurements_may_repeat_each_other_or_say_nothing() -> None:
+    _, masks = blobs(40, 0)
+    rows = torch.from_numpy(measured([answered(masks, 1.0)])[0][0])
+    mean = torch.from_numpy(masks.mean(axis=0)).float()
+    for matrix in (torch.cat([rows, rows, rows[:3] * 1e-4]), torch.zeros_like(rows)):
+        told = matrix @ mean.flatten()
+        shape = mean_shape(matrix, told, 0.1, mean)
+        assert np.isfinite(shape).all()
+        assert np.linalg.norm(shape - mean.numpy()) < 0.35 * float(mean.norm())
+
+
 @pytest.mark.parametrize("sigma", [3.0, 5.0])
 def test_what_is_much_fainter_than_its_noise_still_has_its_size(sigma: float) -> None:
     masks, codec = balls(40), DCT((20, 20, 20), 1000, 1e3)
@@ -109,3 +152,15 @@ def test_shapes_are_shares_of_any_size(shape: tuple[int, ...]) -> None:
     assert seen.dtype == np.float32
     assert 0 <= seen.min() < seen.max() <= 1
     assert np.array_equal(seen, found(answered(masks, 2.0, codec=codec)))
+
+
+def test_scaling_follows_the_volume_alone() -> None:
+    shape = np.linspace(0, 0.4, 100)
+    scaled = as_large(shape, 30.0, 1.0)
+    assert abs(np.count_nonzero(scaled > 0.5) - 30) <= 1
+    assert np.array_equal(np.argsort(scaled), np.argsort(shape))
+    assert scaled.max() <= 1
+    assert np.array_equal(as_large(shape, 30.0, 16.0), shape)  # a volume that may be noise
+    assert np.array_equal(as_large(shape, -5.0, 0.1), shape)
+    assert not as_large(np.zeros(100), 30.0, 1.0).any()
+    assert np.array_equal(as_large(shape * 2, 30.0, 1.0), shape * 2)  # a third and more of it is above one half

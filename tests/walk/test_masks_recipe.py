@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.errors import DataError, LedgerError, RecipeError
 from tutelage.recipes.recipe import parse
 from tutelage.recipes.run import run
 from tutelage.report.page import report
@@ -223,7 +223,9 @@ def test_public_scans_are_laid_over_each_other_before_anybody_is_asked(
     done = run(recipe, tmp_path / "run", **how)
     plain = run(parse(scans()), tmp_path / "plain", **how)
     assert done.guarantee["recipe_sha256"] != plain.guarantee["recipe_sha256"]
-    assert done.guarantee["data"]["hashes"] == plain.guarantee["data"]["hashes"]  # of the pool as it was read
+    hashes = dict(done.guarantee["data"]["hashes"])
+    assert len(hashes.pop("moved")) == 64
+    assert hashes == plain.guarantee["data"]["hashes"]  # of the pool as it was read
     (kept,) = done.folder.release.glob("alignment-*.npz")
     assert done.guarantee["data"]["alignment"] == kept.name
     assert "alignment" not in plain.guarantee["data"]
@@ -232,17 +234,43 @@ def test_public_scans_are_laid_over_each_other_before_anybody_is_asked(
     shown = [np.load(one.folder.samples)["inputs"] for one in (done, plain)]
     assert not np.array_equal(*shown)  # students and readers see the moved images
     with np.load(kept) as arrays:
-        assert np.allclose(Alignment(**arrays).images(shown[1]), shown[0], atol=1e-6)
+        found = Alignment(**{name: arrays[name] for name in ("matrices", "shifts", "knots")})
+    assert np.allclose(found.images(shown[1]), shown[0], atol=1e-6)
     before = done.folder.exported_book.read_bytes()
     monkeypatch.setattr(Alignment, "fit", lambda *_, **__: pytest.fail("aligned again: the questions would be others"))
     run(recipe, tmp_path / "run", resume=True, **how)
     assert done.folder.exported_book.read_bytes() == before
+    intact, elsewhere = kept.read_bytes(), {**found.arrays(), "moved": np.zeros(32, np.uint8)}
+    np.savez_compressed(kept, **elsewhere)
+    with pytest.raises(LedgerError, match=r"must move the public pool to where `data.hashes.moved` says"):
+        verify(done.folder.root)
+    elsewhere = {**found.arrays(), "shifts": found.shifts + 0.5, "moved": np.frombuffer(bytes.fromhex(public_of(done)), np.uint8)}
+    for arrays in (elsewhere, {**elsewhere, "shifts": found.shifts[:1]}, {**elsewhere, "knots": found.knots * np.nan}):
+        np.savez_compressed(kept, **arrays)
+        with pytest.raises(DataError, match=r"`alignment-.*npz` must be what this run learned"):
+            run(recipe, tmp_path / "run", resume=True, **how)
+    assert done.folder.exported_book.read_bytes() == before  # nothing was asked about images elsewhere
+    kept.write_bytes(intact)
+    assert verify(done.folder.root).claimed_epsilon == pytest.approx(50.0)
     kept.write_bytes(b"torn")
     with pytest.raises(DataError, match=r"`alignment-.*npz` must be what this run learned"):
         run(recipe, tmp_path / "run", resume=True, **how)
     kept.unlink()
     with pytest.raises(RecipeError, match="`out` must hold answers about this pool"):
         run(recipe, tmp_path / "run", resume=True, **how)
+
+
+def public_of(done: Any) -> str:
+    return str(done.guarantee["data"]["hashes"]["moved"])
+
+
+def test_what_a_start_that_never_asked_had_aligned_does_not_stay(decathlon: Callable[[int], Path], tmp_path: Path) -> None:
+    """Its pool may have been the wrong one, and private."""
+    release = tmp_path / "run" / "release"
+    release.mkdir(parents=True)
+    (release / "alignment-0123456789ab.npz").write_bytes(b"of another pool")
+    run(parse(scans()), tmp_path / "run", data=decathlon(8), public_data=True, device="cpu", engine="sequential")
+    assert not list(release.glob("*alignment*"))
 
 
 def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_path: Path) -> None:

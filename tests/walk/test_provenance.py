@@ -56,7 +56,23 @@ def test_an_older_guarantee_still_verifies_and_has_its_page(copied: Callable[...
     del old["data"]
     path.write_text(json.dumps(old), encoding="utf-8")
     assert verify(place).rows > 1
-    assert "public pool (SHA-256" not in report(place).report.read_text(encoding="utf-8")
+    assert "public pool as it was read (SHA-256" not in report(place).report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("told", "moved"),
+    [
+        ({"alignment": "alignment-0123456789ab.npz"}, {}),
+        ({}, {"moved": "0" * 64}),
+        ({"alignment": "../alignment-0123456789ab.npz"}, {"moved": "0" * 64}),
+        ({"alignment": "0" * 64}, {"moved": "0" * 64}),
+        ({"alignment": 7}, {"moved": "0" * 64}),
+    ],
+)
+def test_an_alignment_is_a_file_of_the_release_with_its_outcome(copied: Callable[..., Path], told: Any, moved: Any) -> None:
+    whole = {"set": "brats", "split": None, "published": False, "hashes": {"public": "1" * 64, **moved}, **told}
+    with pytest.raises(LedgerError, match=r"`data\.alignment` must name the file"):
+        verify(changed(copied(), data=whole))
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tutelage.data.dataset import Private, Public
 _BYTES = 1 << 24  # hashed at a time
 
 #: The hashes that a release may hold. One of private records is a function of them, without noise: it is not among these.
-SHOWN = ("public", "test", "split")
+SHOWN = ("public", "test", "split", "moved")
 
 
 @final

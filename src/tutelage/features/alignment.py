@@ -56,8 +56,16 @@ class Alignment:
     """
 
     def __init__(self, matrices: Array, shifts: Array, knots: Array) -> None:
-        self.matrices = matrices.astype(np.float32)  # (images, axes, axes)
-        self.shifts, self.knots = shifts.astype(np.float32), knots.astype(np.float32)  # (images, axes), (images, axes, *lattice)
+        self.matrices = np.asarray(matrices, dtype=np.float32)  # (images, axes, axes)
+        self.shifts, self.knots = (np.asarray(one, dtype=np.float32) for one in (shifts, knots))  # (images, axes, ...)
+        count, axes = len(self.matrices), self.matrices.shape[-1]
+        side = self.knots.shape[-1] if self.knots.ndim else 0
+        shapes = ((count, axes, axes), (count, axes), (count, axes, *(side,) * axes))
+        found = (self.matrices, self.shifts, self.knots)
+        if axes not in (2, 3) or side < 5 or any(one.shape != shape for one, shape in zip(found, shapes, strict=True)):
+            raise DataError(f"`knots` must be a lattice for each image. Got {[one.shape for one in found]} instead.")
+        if not all(np.isfinite(one).all() for one in found):
+            raise DataError("`images` must be such that they can be laid over each other. Got places without a number instead.")
 
     @classmethod
     def fit(
@@ -72,26 +80,28 @@ class Alignment:
 
         How alike two images are is their correlation within windows, averaged over all windows (after Avants et al. 2008).
         """
-        how, place, pool = settings or Aligning(), pick_device(device), as_inputs(images)
-        count, axes = len(pool), pool.ndim - 2
+        how, place = settings or Aligning(), pick_device(device)
+        count, axes = len(images), as_inputs(images[:1]).ndim - 2
         if count < 2 or axes not in (2, 3):
             raise DataError(f"`images` must be two images or volumes, or more. Got shape {tuple(np.shape(images))} instead.")
         matrices = torch.eye(axes, device=place).repeat(count, 1, 1).requires_grad_()
         shifts = torch.zeros(count, axes, device=place, requires_grad=True)
         knots = torch.zeros(count, axes, *(how.knots + 2,) * axes, device=place, requires_grad=True)
         groups = [{"params": [one], "lr": rate} for one, rate in zip((matrices, shifts, knots), _RATES, strict=True)]
-        parts = _parts(pool, place)
-        mean = sum(as_float(pool[part].to(place)).sum(0) for part in parts) / count
+        parts = _parts(images, place)
+        mean = torch.stack([_even(images[part], place).sum(0) for part in parts]).sum(0) / count
         for number, stage in enumerate((groups[:2], groups)):
             optimizer = torch.optim.Adam(stage)
+            bent = knots if number else knots.detach()
             for step in range(how.steps):
                 optimizer.zero_grad()
                 total = torch.zeros_like(mean)
                 for part in parts:
-                    moved = _moved(as_float(pool[part].to(place)), matrices[part], shifts[part], knots[part])
+                    moved = _moved(_even(images[part], place), matrices[part], shifts[part], bent[part])
                     total += moved.detach().sum(0)
                     (_alike(moved, mean.expand_as(moved), how.window) * (-len(moved) / count)).backward()
-                (how.stiffness * _bend(knots)).backward()
+                if number:
+                    (how.stiffness * _bend(knots)).backward()
                 optimizer.step()
                 _centre(matrices, shifts, knots)
                 mean = total / count
@@ -100,13 +110,19 @@ class Alignment:
         return cls(*(one.detach().cpu().numpy() for one in (matrices, shifts, knots)))
 
     def images(self, images: Array) -> Array:
-        """Lay the images of the pool over each other: (images, channels, *space) float32."""
-        return self._all(as_inputs(images))
+        """Lay the images of the pool over each other: float32, their channels where they were."""
+        moved = self._all(images)
+        if moved.shape == np.shape(images):
+            return moved
+        return moved[:, 0] if np.ndim(images) < moved.ndim else np.moveaxis(moved, 1, -1)
 
     def masks(self, masks: Array) -> Array:
         """Move masks (images, *space) as their images, and give them as masks again."""
-        shares = torch.from_numpy(np.ascontiguousarray(masks, dtype=np.float32))[:, None]
-        return (self._all(shares)[:, 0] > 0.5).astype(np.asarray(masks).dtype)
+        given = np.asarray(masks)
+        if given.ndim != 1 + self.matrices.shape[-1]:
+            raise DataError(f"`masks` must be one mask per image. Got shape {given.shape} instead.")
+        inside = self._all(given[:, None] != 0)[:, 0] > 0.5
+        return np.where(inside, given.max(initial=0), 0).astype(given.dtype)
 
     def pool(self, public: Public) -> Public:
         """Give the aligned pool, with its masks where it has any."""
@@ -117,13 +133,18 @@ class Alignment:
         """Give what `Alignment(**arrays)` needs."""
         return {"matrices": self.matrices, "shifts": self.shifts, "knots": self.knots}
 
-    def _all(self, pool: Tensor) -> Array:
-        if len(pool) != len(self.matrices):
-            raise DataError(f"`images` must be the {len(self.matrices)} that were aligned. Got {len(pool)} instead.")
-        free = [torch.from_numpy(one) for one in (self.matrices, self.shifts, self.knots)]
+    def _all(self, images: Array) -> Array:
+        if len(images) != len(self.matrices):
+            raise DataError(f"`images` must be the {len(self.matrices)} that were aligned. Got {len(images)} instead.")
+        free, cpu = [torch.from_numpy(one) for one in (self.matrices, self.shifts, self.knots)], torch.device("cpu")
+        moved: Array = np.empty(0)
         with torch.inference_mode():
-            parts = [_moved(as_float(pool[part]), *(one[part] for one in free)) for part in _parts(pool, pool.device)]
-            return torch.cat(parts).numpy()
+            for part in _parts(images, cpu):
+                some = _moved(as_float(as_inputs(images[part])).float(), *(one[part] for one in free)).numpy()
+                if not moved.size:
+                    moved = np.empty((len(images), *some.shape[1:]), dtype=np.float32)
+                moved[part] = some
+        return moved
 
 
 def aligned(public: Public, *, settings: Aligning | None = None, device: str = "auto") -> Public:
@@ -131,10 +152,20 @@ def aligned(public: Public, *, settings: Aligning | None = None, device: str = "
     return Alignment.fit(public.inputs, settings=settings, device=device).pool(public)
 
 
-def _parts(pool: Tensor, place: torch.device) -> list[slice]:
-    """Divide a pool into parts that are bent at once."""
-    step = max(1, _PIXELS.get(place.type, 1 << 21) // pool[0].numel())
-    return [slice(start, min(start + step, len(pool))) for start in range(0, len(pool), step)]
+def _parts(images: Array, place: torch.device) -> list[slice]:
+    """Divide a pool into parts that are read and bent at once."""
+    step = max(1, _PIXELS.get(place.type, 1 << 21) // max(1, int(np.prod(np.shape(images)[1:]))))
+    return [slice(start, min(start + step, len(images))) for start in range(0, len(images), step)]
+
+
+def _even(images: Array, place: torch.device) -> Tensor:
+    """Bring every channel of every image to mean 0 and deviation 1: of other units a window's variance is mostly rounding."""
+    some = as_float(as_inputs(images)).to(place, torch.float32)
+    if not bool(torch.isfinite(some).all()):
+        raise DataError("`images` must hold numbers alone. Got one without any (NaN or infinity) instead.")
+    space = tuple(range(2, some.ndim))
+    some = some - some.mean(space, keepdim=True)
+    return some / some.std(space, keepdim=True, unbiased=False).clamp(min=1e-6)
 
 
 @torch.no_grad()
@@ -164,7 +195,8 @@ def _alike(images: Tensor, others: Tensor, window: int) -> Tensor:
     """Give the mean correlation within windows."""
     mine, yours = _local(images, window), _local(others, window)
     ours = _local(images * others, window) - mine * yours
-    spreads = [_local(one.square(), window) - mean.square() for one, mean in ((images, mine), (others, yours))]
+    pairs = ((images, mine), (others, yours))
+    spreads = [(_local(one.square(), window) - mean.square()).clamp(min=0) for one, mean in pairs]  # rounding may go below
     return (ours * ((spreads[0] + _FLAT) * (spreads[1] + _FLAT)).rsqrt()).mean()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Mapping
@@ -34,16 +35,24 @@ def learned(
             raise RecipeError(
                 "`out` must hold answers about this pool, seed and these settings. Got answers about others instead."
             )
-        for stale in folder.release.glob(f"*{name}-*.npz"):  # of a start that never asked: its pool may not be this one
-            stale.unlink()
+        forgotten(folder, name)
         beside = folder.release / f".{name}-{hashed}.{os.getpid()}.npz"
         np.savez_compressed(beside, **learn())
-        beside.replace(path)  # whole or not at all
+        with contextlib.suppress(FileExistsError):  # another start was faster: what it asks about stays as it is
+            os.link(beside, path)  # whole or not at all
+        beside.unlink()
     try:
         with np.load(path, allow_pickle=False) as file:
             return read(dict(file)), path.name
-    except (OSError, ValueError, KeyError, TypeError, BadZipFile):
+    except (OSError, ValueError, KeyError, TypeError, BadZipFile, DataError):
         raise DataError(f"`{path.name}` must be what this run learned. Got a damaged file instead.") from None
+
+
+def forgotten(folder: RunFolder, name: str) -> None:
+    """Remove what an earlier start learned that never asked: its pool may not be this one, and a release holds nothing else."""
+    if not _answered(folder):
+        for stale in folder.release.glob(f"{name}-*.npz"):
+            stale.unlink()
 
 
 def _answered(folder: RunFolder) -> bool:

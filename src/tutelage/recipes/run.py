@@ -16,7 +16,8 @@ from tutelage.privacy.bounds import Bound, OneHot
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import codecs, coders, learners, linear, sets
 from tutelage.recipes.beginnings import Beginnings
-from tutelage.recipes.laid import laid
+from tutelage.recipes.laid import NAME, laid
+from tutelage.recipes.learned import forgotten
 from tutelage.recipes.recipe import Recipe, parse
 from tutelage.recipes.sections import unknown
 from tutelage.runs import RunFolder
@@ -50,9 +51,12 @@ def run(
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
     told = origin.told()
-    if recipe.alignment is not None:
+    if recipe.alignment is None:
+        forgotten(folder, NAME)
+    else:
         settings = recipe.alignment.model_dump(exclude_none=True)
         public, told["alignment"] = laid(public, settings, folder, device=device, progress=progress)
+        told["hashes"]["moved"] = public.sha256
     teachers, student = _learners(recipe, private, public, number, folder, device=device, engine=engine, progress=progress)
     outcome = transfer(
         private,

@@ -61,6 +61,10 @@ KEPT = (
     "Stages before the noise are not private, and a folder may hold anything: those figures and masks are "
     "under private/ of each run alone (--public-data shows them)."
 )
+TUNED = (
+    "public or drawn images; how scans are aligned and how smooth a mean shape is: true masks of 40 published hippocampi, which "
+    "may be of any of these patients"
+)
 TOGETHER = 500  # networks of regions in one stack: some 30 GB
 PRICED = "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
 WINS = "A baseline that trains on the private data directly wins: {}."
@@ -195,7 +199,7 @@ def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) 
             test=study.test,
             seed=seed,
             purpose=purpose,
-            tuned_on="nothing but public or drawn images",
+            tuned_on=TUNED if column.aligned else "nothing but public or drawn images",
             benchmark=shown,
             resume=True,
             progress=bench.progress,

@@ -150,8 +150,9 @@ class LatentStudent:
 
 def told_shape(answers: Answers, found: Measured, place: torch.device) -> npt.NDArray[Any]:
     """Give the mean shape that a set of answers tells, with its noise taken down."""
-    matrix, told, decoded = (torch.from_numpy(one.astype(np.float32)) for one in (found[0], found[1].mean(axis=0), answers.mean))
-    return mean_shape(matrix.to(place), told.to(place), answers.sigma / len(answers) ** 0.5, decoded.to(place))
+    parts = (found[0], found[1].mean(axis=0), answers.mean)
+    matrix, told, decoded = (torch.from_numpy(np.asarray(one, dtype=np.float32)).to(place) for one in parts)
+    return mean_shape(matrix, told, answers.sigma / len(answers) ** 0.5, decoded)
 
 
 def measured(sets: Sequence[Answers]) -> list[Measured]:

@@ -13,10 +13,15 @@ from torch import Tensor
 Array = npt.NDArray[Any]
 WAVES = 10  # per axis that a field is made of
 SPREAD, FALL = 20.0, 3.5  # how large its slow waves may be before any answer, and how fast faster ones are smaller
-OUTSIDE = -3.0  # where the field begins: nothing is there
+RAREST = 1e-4  # of all pixels that a field begins with
+LEVEL = 3.0  # how far the field as a whole may go from there before any answer
 STEPS = 150
-EDGE = 1e-6  # added to a matrix that is divided by
-LITTLE = 0.02  # of a shape's length, which is rounding
+HALF = 0.5  # where a share becomes a mask
+FAINT = 1 / 3  # of the volume that was let out: with less than this above one half, students learned that there is nothing
+MISFIT = 2.0  # mean square distance to what was told, in deviations: noise alone gives 1, and decoding adds another 1
+FINEST = 1e-3  # of what was told: noise below this makes no difference, and sums of 32 bits would drown in it
+ALIKE = 1e-5  # of the largest: directions of measurements below this are rounding
+LITTLE = 0.02  # of a shape's length, which is rounding, too
 
 
 def mean_shape(matrix: Tensor, told: Tensor, deviation: float, decoded: Tensor) -> Array:
@@ -26,7 +31,8 @@ def mean_shape(matrix: Tensor, told: Tensor, deviation: float, decoded: Tensor) 
 
     The mask is the logistic function of a smooth field: a sum of cosines that are small before anything is told, fast ones more
     than slow ones. The field is where likelihood and that prior are largest together. Noise has no edges and no inside, so that
-    little of it survives; a linear filter that takes as much away takes the shape away, too.
+    little of it survives; a linear filter that takes as much away takes the shape away, too. Where that shape is further from
+    what was told than noise would be, the answers are clear and no smooth shape is the truth: then it is what they decode to.
     """
     place, shape, axes = matrix.device, decoded.shape, decoded.ndim
     beside = known_beside(matrix, told, decoded)
@@ -36,7 +42,9 @@ def mean_shape(matrix: Tensor, told: Tensor, deviation: float, decoded: Tensor) 
     fast = torch.stack(torch.meshgrid(*speeds, indexing="ij")).sum(0)
     prior = SPREAD / (1 + fast) ** (FALL / 2)
     free = torch.zeros(prior.shape, device=place, requires_grad=True)
-    level = torch.tensor(OUTSIDE, device=place, requires_grad=True)
+    begin = torch.logit(decoded.mean().clamp(RAREST, 0.5)).to(place)  # a sum over all pixels is the best-told number of all
+    level = begin.clone().requires_grad_()
+    deviation = max(deviation, FINEST * float(told.abs().max()), torch.finfo(told.dtype).tiny)
     optimizer = torch.optim.LBFGS([free, level], max_iter=STEPS, line_search_fn="strong_wolfe", history_size=20)
 
     def drawn() -> Tensor:
@@ -50,28 +58,47 @@ def mean_shape(matrix: Tensor, told: Tensor, deviation: float, decoded: Tensor) 
         mask = drawn().flatten()
         seen = matrix @ mask
         loss = ((seen - told) / deviation).square().sum() / 2 + free.square().sum() / 2
+        loss = loss + ((level - begin) / LEVEL).square() / 2
         if beside is not None:
-            unseen = mask - matrix.T @ torch.cholesky_solve(seen[:, None], beside[1])[:, 0]
+            unseen = mask - matrix.T @ (beside[1] @ seen)
             loss = loss + ((unseen - beside[0]) / deviation).square().sum() / 2
         loss.backward()
         return loss
 
     optimizer.step(unlikely)  # type: ignore[no-untyped-call]
-    return np.asarray(drawn().detach().cpu().numpy(), dtype=np.float32)
+    with torch.no_grad():
+        shape_found, plain = drawn(), decoded.to(told).clamp(0, 1)
+        off = [((matrix @ one.flatten() - told) / deviation).square().mean() for one in (shape_found, plain)]
+    smooth = bool(torch.isfinite(shape_found).all()) and not bool(off[0] > max(MISFIT, float(off[1])))
+    found = np.asarray((shape_found if smooth else plain).cpu().numpy(), dtype=np.float32)
+    return as_large(found, float(decoded.sum()), deviation * math.sqrt(decoded.numel())).astype(np.float32)
+
+
+def as_large(shape: Array, volume: float, deviation: float) -> Array:
+    """Scale a faint shape until as much of it lies above one half as the released mean volume says; others stay as they are.
+
+    What is small beside its noise is best told as faint, but no label. A volume of less than two of its own deviations may be
+    none.
+    """
+    if volume < max(1.0, 2 * deviation) or np.count_nonzero(shape > HALF) >= FAINT * volume:
+        return shape
+    level = np.sort(shape, axis=None)[::-1][min(int(volume), shape.size) - 1]
+    return np.minimum(shape * (HALF / level), 1.0) if level > 0 else shape
 
 
 def known_beside(matrix: Tensor, told: Tensor, decoded: Tensor) -> tuple[Tensor, Tensor] | None:
-    """Give what a codec says about a mask beside what it measures, and the factor of matrix · matrixᵀ; None if it says nothing.
+    """Give what a codec says about a mask beside what it measures, and the inverse of matrix · matrixᵀ; None if it says nothing.
 
     A cosine transform decodes what it did not measure as zero, which nobody knows; principal components, as the public mean.
     """
-    gram = matrix @ matrix.T
-    factor = torch.linalg.cholesky(gram + EDGE * gram.diagonal().mean() * torch.eye(len(gram), device=gram.device))
+    values, axes = torch.linalg.eigh((matrix @ matrix.T).double())
+    inverse = torch.where(values > ALIKE * values.max(), 1 / values.clamp(min=torch.finfo(values.dtype).tiny), 0.0)
+    inverse = ((axes * inverse) @ axes.T).to(matrix.dtype)
     rest = decoded.flatten().to(matrix)
     for seen in (told, None):  # once more: a codec that shrinks what it measured left some of it over
         seen = matrix @ rest if seen is None else seen
-        rest = rest - matrix.T @ torch.cholesky_solve(seen[:, None], factor)[:, 0]
-    return (rest, factor) if rest.norm() > LITTLE * decoded.norm() else None
+        rest = rest - matrix.T @ (inverse @ seen)
+    return (rest, inverse) if rest.norm() > LITTLE * decoded.norm() else None
 
 
 def _cosines(size: int, count: int) -> Tensor:
