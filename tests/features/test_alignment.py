@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from tutelage.data.dataset import Public
+from tutelage.data.dataset import Private, Public
 from tutelage.features.alignment import Aligning, Alignment, aligned
 from tutelage.metrics import dice
 from tutelage.privacy.errors import DataError, RecipeError
@@ -51,6 +51,16 @@ def test_masks_are_not_looked_at() -> None:
     other = Public.of(pool.inputs, 1 - np.asarray(pool.targets), source="drawn")
     assert np.array_equal(aligned(pool, settings=FAST, device="cpu").inputs, aligned(other, settings=FAST, device="cpu").inputs)
     assert aligned(pool.unlabelled(), settings=FAST, device="cpu").targets is None
+
+
+def test_private_images_are_not_made_public_by_moving_them() -> None:
+    pool = organs(4)
+    private = Private.of(pool.inputs, pool.targets)
+    with pytest.raises(DataError, match="`public` must be Public: what is learned of it is released"):
+        aligned(private, settings=FAST, device="cpu")  # type: ignore[arg-type]
+    found = Alignment.fit(pool.inputs, settings=Aligning(steps=1), device="cpu")
+    with pytest.raises(DataError, match="`public` must be Public: a moved image is still an image"):
+        found.pool(private)  # type: ignore[arg-type]
 
 
 def test_all_images_together_go_nowhere() -> None:

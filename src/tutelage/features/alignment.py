@@ -125,7 +125,9 @@ class Alignment:
         return np.where(inside, given.max(initial=0), 0).astype(given.dtype)
 
     def pool(self, public: Public) -> Public:
-        """Give the aligned pool, with its masks where it has any."""
+        """Give the aligned pool, with its masks where it has any. Private images would come out as public ones: refused."""
+        if not isinstance(public, Public):
+            raise DataError(f"`public` must be Public: a moved image is still an image. Got {type(public).__name__} instead.")
         targets = None if public.targets is None else self.masks(public.targets)
         return Public.of(self.images(public.inputs), targets, source=f"{public.source}, aligned")
 
@@ -149,6 +151,8 @@ class Alignment:
 
 def aligned(public: Public, *, settings: Aligning | None = None, device: str = "auto") -> Public:
     """Lay a public pool's images over each other. Ask about these, and let the student learn from them."""
+    if not isinstance(public, Public):
+        raise DataError(f"`public` must be Public: what is learned of it is released. Got {type(public).__name__} instead.")
     return Alignment.fit(public.inputs, settings=settings, device=device).pool(public)
 
 
