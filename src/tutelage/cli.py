@@ -409,7 +409,8 @@ def reproduce_pate(
     if as_json:
         _emit(pate.document(results))
     else:
-        _show_pate(results)
+        if any(result.runs for result in results):  # a table without a figure says nothing that was not said above
+            _show_pate(results)
         _say("\n".join(f"wrote {file}" for file in files))
     if any(result.failed for result in results) or not any(result.runs for result in results):
         raise typer.Exit(2)

@@ -80,15 +80,15 @@ def test_every_unit_is_as_likely_in_every_place() -> None:
 def test_bad_labels_are_refused_and_not_quoted() -> None:
     network, images = torch.nn.Linear(8, 3), np.ones((4, 8), np.float32)
     check_targets(Private.of(images, np.array([0, 1, 2, 0])), network)
-    for label in (17, -100):  # cross-entropy would quote the one and pass over the other
+    for label in (98765, -100):  # cross-entropy would quote the one and pass over the other
         with pytest.raises(DataError, match="labels from 0 to 2") as caught:
             check_targets(Private.of(images, np.array([0, 1, label, 0])), network)
         assert str(abs(label)) not in str(caught.value)
     with pytest.raises(DataError, match="masks of the images' size"):
         check_targets(Private.of(np.zeros((4, 8, 8)), np.zeros((4, 8, 7))), network)
     with pytest.raises(DataError, match="withheld") as caught:
-        check_targets(Private.of(images, np.full((4, 8), "Ms 17", object)), network)
-    assert "17" not in str(caught.value)
+        check_targets(Private.of(images, np.full((4, 8), "Ms 98765", object)), network)
+    assert "98765" not in str(caught.value)
 
 
 def test_what_is_refused() -> None:

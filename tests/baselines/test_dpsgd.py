@@ -245,26 +245,26 @@ def test_what_is_refused_costs_nothing(book: Any, toy: Any, monkeypatch: pytest.
 
 
 def test_a_bad_label_costs_nothing_and_is_not_quoted(book: Any) -> None:
-    private = Private.of(np.ones((8, 64), np.float32), np.array([0, 1, 0, 17, 0, 1, 0, 1]), unit="patient")
+    private = Private.of(np.ones((8, 64), np.float32), np.array([0, 1, 0, 98765, 0, 1, 0, 1]), unit="patient")
     plan = DPSGD(WIDE, **FINE, steps=1)
     with book(8.0) as ledger:
         with pytest.raises(DataError, match="labels from 0 to 1") as caught:
             plan.fit(private, ledger=ledger)
-        assert "17" not in str(caught.value)
+        assert "98765" not in str(caught.value)
         assert ledger.totals() == []
-    with pytest.raises((IndexError, RuntimeError), match="17"):  # the twin that trains at once
+    with pytest.raises((IndexError, RuntimeError), match="98765"):  # the twin that trains at once
         plan._trained(built(WIDE, seed=0, device=CPU), Cohort.of(private, device=CPU), plan.event(8), None)
 
 
 def test_a_training_that_breaks_quotes_nothing(book: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any) -> Any:
-        raise ValueError("patient 17 has 3.5")
+        raise ValueError("patient 98765 has 3.5")
 
     monkeypatch.setattr(Descent, "gather", failing)
     private = Private.of(np.ones((8, 64), np.float32), np.arange(8) % 2, unit="patient")
     with book(8.0) as ledger, pytest.raises(DataError, match="Got ValueError instead; its message is withheld") as caught:
         DPSGD(WIDE, **FINE, steps=1).fit(private, ledger=ledger)
-    assert "17" not in str(caught.value)
+    assert "98765" not in str(caught.value)
     assert caught.value.__context__ is caught.value.__cause__ is None
     assert not {"failing", "_trained"} & {entry.name for entry in caught.traceback}  # their frames hold records
 

@@ -110,11 +110,11 @@ def test_add_remove_is_refused_for_it_would_be_false(rate: float, toy: Any, book
 
 
 def test_a_bad_label_costs_nothing_and_is_not_quoted(book: Any) -> None:
-    private = Private.of(np.ones((4, 64), np.float32), np.array([0, 1, 17, 0]), unit="patient")
+    private = Private.of(np.ones((4, 64), np.float32), np.array([0, 1, 98765, 0]), unit="patient")
     with book(8.0) as ledger:
         with pytest.raises(DataError, match="labels from 0 to 1") as caught:
             NoisyFedAvg(WIDE, **FINE).fit(private, ledger=ledger)
-        assert "17" not in str(caught.value)
+        assert "98765" not in str(caught.value)
         assert ledger.totals() == []
 
 
@@ -153,13 +153,13 @@ def test_the_book_is_written_before_a_record_is_read(book: Any, monkeypatch: pyt
 
 def test_a_broken_client_quotes_nothing(book: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(*_: Any, **__: Any) -> Any:
-        raise ValueError("patient 17 has 3.5")
+        raise ValueError("patient 98765 has 3.5")
 
     monkeypatch.setattr(Clients, "_changed", failing)
     private = Private.of(np.ones((8, 64), np.float32), np.arange(8) % 2, unit="patient")
     with book(8.0) as ledger, pytest.raises(DataError) as caught:
         NoisyFedAvg(WIDE, **FINE).fit(private, ledger=ledger)
-    assert "17" not in str(caught.value)
+    assert "98765" not in str(caught.value)
 
 
 def test_weights_survive_the_way_to_a_vector_and_back() -> None:

@@ -107,6 +107,7 @@ def test_rows_without_files_are_skipped_and_say_what_is_missing(
     assert "skipped" in said.out
     said = call(["reproduce", "pate", "--only", "adult", "--small", "--out", str(tmp_path / "none")], monkeypatch, capsys)
     assert said.code == 2  # nothing could be run
+    assert "PATE: accuracy" not in said.out  # no table without a figure
     (row,) = json.loads((tmp_path / "none" / "pate.json").read_text(encoding="utf-8"))
     assert row["verdict"] == "skipped"
     assert row["mean"]["student"] is None
