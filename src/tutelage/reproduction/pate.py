@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -69,6 +70,7 @@ class Result:
 
     row: Row
     runs: tuple[Figures, ...] = ()
+    seconds: float | None = None  # for what was carried out and not read
     missing: str = ""  # files that are not here: the row is skipped
     failed: str = ""  # anything else that stopped it
 
@@ -123,11 +125,13 @@ def reproduce(
 ) -> Result:
     """Carry out a row, or read it where it is finished; what stops it is told in its result and stops no other row."""
     done: list[Figures] = []
+    begin, carried_out = time.perf_counter(), False
     try:
         for seed in range(seeds):
             recipe = row.recipe(seed)
             folder = RunFolder(out / row.name / f"seed-{recipe.seed}")
             if not finished(folder, recipe):
+                carried_out = True
                 files = None if recipe.data.set == "digits" else data
                 run(recipe, folder.root, data=files, device=device, engine=engine, resume=True, progress=progress)
             if not folder.report.exists():
@@ -139,7 +143,7 @@ def reproduce(
         return Result(row=row, runs=tuple(done), failed=f"{type(error).__name__}: {error}")
     except Exception as error:  # a GPU without memory, a full disk, a bug: the other rows have nothing to do with it
         return Result(row=row, runs=tuple(done), failed=type(error).__name__)  # its words may name places
-    return Result(row=row, runs=tuple(done))
+    return Result(row=row, runs=tuple(done), seconds=round(time.perf_counter() - begin, 1) if carried_out else None)
 
 
 def finished(folder: RunFolder, recipe: Recipe) -> bool:
@@ -196,6 +200,7 @@ def document(results: list[Result]) -> list[dict[str, Any]]:
             "published": None if result.row.published is None else asdict(result.row.published),
             "bar": result.row.bar,
             "verdict": result.verdict,
+            "seconds": result.seconds,
             "missing": result.missing or None,
             "failed": result.failed or None,
             "mean": {field.name: _plain(_spread(result.runs, field.name), _mean) for field in _MEASURED},

@@ -124,7 +124,7 @@ class Following:
         if hasattr(learner, "taught"):  # it has an heir
             own = trained(learner.taught, say)(everything, private.targets)
             Sealed(np.asarray([_accuracy(own, test)])).store(folder.heir)
-        strong(private, test, folder)
+        strong(private, test, folder, say)
 
     def publish(self, folder: RunFolder, model: Model, answers: Followed) -> None:
         """Write the weights, the linear model beside its heir, and some public records as the student names them."""

@@ -87,7 +87,7 @@ class Labelling:
             return np.asarray([unprotected, np.mean(plurality == test.targets), np.mean(votes == test.targets)])
 
         voting(teachers.vote, say)(test.inputs).map(figures).store(folder.controls)
-        strong(private, test, folder)
+        strong(private, test, folder, say)
 
     def publish(self, folder: RunFolder, model: Model, answers: Labels) -> None:
         """Write the labels, and some of the images they belong to."""

@@ -7,15 +7,17 @@ import numpy as np
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
+from tutelage.telling import Progress, silent, telling
 
 FEWEST = 1000  # records: boosted trees of fewer are no strong control
 
 
-def strong(private: Private, test: Public, folder: RunFolder) -> None:
+def strong(private: Private, test: Public, folder: RunFolder, say: Progress = silent) -> None:
     """Score boosted trees where records are rows of a table, and leave the figure under `private/` (name: runs.STRONG)."""
     if private.inputs.ndim != 2 or len(private) < FEWEST or len(np.unique(private.targets)) < 2:
         return
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    model = HistGradientBoostingClassifier(random_state=0).fit(private.inputs, private.targets)
+    fit = telling(HistGradientBoostingClassifier(random_state=0).fit, say, "controls: boosted trees")
+    model = fit(private.inputs, private.targets)
     Sealed([np.mean(model.predict(test.inputs) == test.targets)]).store(folder.strong)

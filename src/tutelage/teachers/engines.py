@@ -30,6 +30,11 @@ from tutelage.teachers.stackable import Stackable
 
 EngineName = Literal["auto", "sequential", "stacked", "recorded", "processes", "ray"]
 ENGINES = ("auto", "sequential", "stacked", "recorded", "processes", "ray")
+ON_A_GPU = {
+    "recorded": "volumes on a GPU: recorded library kernels are faster there than stacked ones",
+    "stacked": "small networks on a GPU: as many at once as its memory holds",
+    "sequential": "a GPU, and one network or such as cannot be stacked",
+}
 STACKS = (8, 32)  # stack sizes worth trying on a CPU: larger ones fall out of its caches
 PIXELS = 2**20  # in flight in a stack on a CPU, at most: a volume's layers are gigabytes before they are slow
 STARTUP = 5.0  # seconds until a worker process has imported torch
@@ -154,21 +159,23 @@ def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | Non
         raise RecipeError(f"`chunk` must be a whole number ≥ 1. Got {chunk!r} instead.")
     count, gpu = len(material.shards), material.inputs.device.type == "cuda"
     workers = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, count)
+    why = "asked for"
     if engine == "auto" and gpu:
         # Stacked convolutions of volumes are slower than recorded library kernels: 3.5 against 2.1 ms a network in a trial.
         large = material.inputs.ndim == 5 and job.training.optimizer == "adam"
         engine = "recorded" if large else "stacked" if count > 1 and together(job, material) else "sequential"
+        why = ON_A_GPU[engine]
     if engine == "sequential":
-        return Plan(engine=engine, chunk=chunk or GATHER, stacked=False)
+        return Plan(engine=engine, chunk=chunk or GATHER, stacked=False, reason=why)
     if engine == "recorded":
         if job.training.optimizer != "adam":
             raise RecipeError(f"`engine` must be another for the optimizer {job.training.optimizer!r}. Got 'recorded' instead.")
-        return Plan(engine=engine, chunk=even(count, chunk or RECORDED), stacked=False)
+        return Plan(engine=engine, chunk=even(count, chunk or RECORDED), stacked=False, reason=why)
     if engine == "stacked":
         if not together(job, material):
             raise RecipeError("`engine` must be 'sequential' for networks that cannot be stacked. Got 'stacked' instead.")
         size = chunk or (fitting(job, material) if gpu else max(stacks(job, material), default=1))
-        return Plan(engine=engine, chunk=even(count, size), stacked=True)
+        return Plan(engine=engine, chunk=even(count, size), stacked=True, reason=why)
     if engine == "ray":
         slots, graphics = cluster(started_ray(), device)
         stacked = graphics and together(job, material)
