@@ -17,8 +17,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tutelage.data.dataset import Public
-from tutelage.nets.augmentation import splines
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
+from tutelage.nets.warps import bent, mapped, sampling
 from tutelage.privacy.errors import DataError, RecipeError
 
 Array = npt.NDArray[Any]
@@ -92,12 +92,12 @@ class Alignment:
         mean = torch.stack([_even(images[part], place).sum(0) for part in parts]).sum(0) / count
         for number, stage in enumerate((groups[:2], groups)):
             optimizer = torch.optim.Adam(stage)
-            bent = knots if number else knots.detach()
+            field = knots if number else knots.detach()
             for step in range(how.steps):
                 optimizer.zero_grad()
                 total = torch.zeros_like(mean)
                 for part in parts:
-                    moved = _moved(_even(images[part], place), matrices[part], shifts[part], bent[part])
+                    moved = _moved(_even(images[part], place), matrices[part], shifts[part], field[part])
                     total += moved.detach().sum(0)
                     (_alike(moved, mean.expand_as(moved), how.window) * (-len(moved) / count)).backward()
                 if number:
@@ -182,16 +182,8 @@ def _centre(matrices: Tensor, shifts: Tensor, knots: Tensor) -> None:
 
 def _moved(images: Tensor, matrices: Tensor, shifts: Tensor, knots: Tensor) -> Tensor:
     """Read every pixel where it came from: (n, channels, *space)."""
-    space, axes = images.shape[2:], images.ndim - 2
-    lines = [torch.arange(size, device=images.device) - (size - 1) / 2 for size in space]
-    base = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).reshape(-1, axes)  # pixels from the middle
-    field = knots
-    for size in space:
-        weights = splines(size, device=images.device, knots=knots.shape[-1] - 2)
-        field = torch.tensordot(field, weights, dims=([2], [1]))  # the axis done goes to the end, and the next comes up
-    places = (base @ matrices.transpose(1, 2) + shifts[:, None]).unflatten(1, space) + field.movedim(1, -1)
-    # The sampler counts axes from the last and halves of the image's length.
-    grid = places.flip(-1) * torch.tensor([2 / size for size in reversed(space)], device=images.device)
+    space = images.shape[2:]
+    grid = sampling(mapped(matrices, shifts, space) + bent(knots, space))
     return F.grid_sample(images, grid, mode="bilinear", padding_mode="border", align_corners=False)
 
 

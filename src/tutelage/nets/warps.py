@@ -117,25 +117,19 @@ class Warp:
         mirrored = torch.where(signed[:, MIRROR : MIRROR + axes] < 0, 1 - 2 * may, 1.0)
         matrix = (stretch * mirrored)[:, :, None] * turns(math.pi / 180 * self.rotation * signed[:, TURN : TURN + AXES], axes)
         shift = self.shift * signed[:, SHIFT : SHIFT + axes]
-        lines = [torch.arange(size, device=signed.device, dtype=signed.dtype) - (size - 1) / 2 for size in space]
-        base = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).reshape(-1, axes)  # pixels from the middle
-        places = base @ matrix.transpose(1, 2) + shift[:, None]  # (n, pixels, axes)
-        places = places.unflatten(1, tuple(space))
+        places = mapped(matrix, shift, space)
         if self.elastic:
             places = places + self._field(signed[:, SINGLE + len(self.greys) :], space)
-        # The sampler counts axes from the last and halves of the image's length.
-        return places.flip(-1) * torch.tensor([2 / size for size in reversed(space)], device=signed.device, dtype=signed.dtype)
+        return sampling(places)
 
     def _field(self, knots: Tensor, space: torch.Size) -> Tensor:
         """Spread random knots by cubic B-splines: a smooth field in pixels for the price of an axis's small product each."""
         axes, side = len(space), LATTICE + 2
-        field = knots[:, : axes * side**axes].reshape(-1, axes, *(side,) * axes)  # uniform on [-1, 1)
+        field = bent(knots[:, : axes * side**axes].reshape(-1, axes, *(side,) * axes), space)  # of knots uniform on [-1, 1)
         spread = torch.ones((), device=knots.device) / 3  # a uniform knot's variance
         for size in space:
-            weights = splines(size, device=knots.device)
-            field = torch.tensordot(field, weights, dims=([2], [1]))  # the axis done goes to the end, and the next comes up
-            spread = spread * weights.square().sum(1).mean()
-        return (field * (self.elastic / spread.sqrt())).movedim(1, -1)  # (n, *space, axes)
+            spread = spread * splines(size, device=knots.device).square().sum(1).mean()
+        return field * (self.elastic / spread.sqrt())
 
     def _shaded(self, x: Tensor, drawn: Tensor) -> Tensor:
         """Change what pixels show and not where they are: (n, channels, *space)."""
@@ -175,6 +169,28 @@ class Warp:
             return after
         alone = (drawn[:, KEEP] < self.keep).reshape(-1, *(1,) * (before.ndim - 1))
         return torch.where(alone, before, after)
+
+
+def mapped(matrix: Tensor, shift: Tensor, space: torch.Size) -> Tensor:
+    """Say where affine maps (n, axes, axes), (n, axes) find every pixel: (n, *space, axes), in pixels from the middle."""
+    lines = [torch.arange(size, device=matrix.device, dtype=matrix.dtype) - (size - 1) / 2 for size in space]
+    base = torch.stack(torch.meshgrid(*lines, indexing="ij"), dim=-1).reshape(-1, len(space))
+    return (base @ matrix.transpose(1, 2) + shift[:, None]).unflatten(1, tuple(space))
+
+
+def bent(knots: Tensor, space: torch.Size) -> Tensor:
+    """Spread knots (n, axes, *lattice) over all pixels by cubic B-splines: (n, *space, axes)."""
+    field = knots
+    for size in space:
+        weights = splines(size, device=knots.device, knots=knots.shape[-1] - 2)
+        field = torch.tensordot(field, weights, dims=([2], [1]))  # the axis done goes to the end, and the next comes up
+    return field.movedim(1, -1)
+
+
+def sampling(places: Tensor) -> Tensor:
+    """Turn pixels from the middle into what torch's sampler counts in: axes from the last, and halves of the image's length."""
+    halves = [2 / size for size in reversed(places.shape[1:-1])]
+    return places.flip(-1) * torch.tensor(halves, device=places.device, dtype=places.dtype)
 
 
 def together(x: Tensor, draws: Tensor, channels: int) -> tuple[Tensor, Tensor]:
