@@ -174,7 +174,7 @@ def freedom(network: nn.Module, answers: Answers, shape: npt.NDArray[Any], numbe
     """Free the largest group of parameters that the answers can tell apart from their noise; a few steps are a bridle too.
 
     What they can tell: a deviation as long as the mean shape itself, over the noise, N times. Nothing else of them enters.
-    The shape is the one whose noise is taken down: with it, a noisy draw would look like a long shape and free too much.
+    The shape is the one whose noise is taken down: a noisy one looks longer than it is, and would free too much.
     Per such unit of signal PER_SIGNAL parameters may move: on one public pool that was better than one each. And never more
     parameters than the answers measure `numbers`, however clear those are: what no number speaks about could drift anywhere.
     """

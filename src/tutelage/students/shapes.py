@@ -34,17 +34,20 @@ def mean_shape(matrix: Tensor, told: Tensor, deviation: float, decoded: Tensor) 
     little of it survives; a linear filter that takes as much away takes the shape away, too. Where that shape is further from
     what was told than noise would be, the answers are clear and no smooth shape is the truth: then it is what they decode to.
     """
-    place, shape, axes = matrix.device, decoded.shape, decoded.ndim
-    beside = known_beside(matrix, told, decoded)
-    waves = [_cosines(size, min(WAVES, size)).to(place) for size in shape]  # (waves, size) each
-    middle = math.prod(shape) ** (1 / axes)  # a wave is as fast as it is short, whatever the side it runs along
-    speeds = [(torch.arange(len(wave), device=place) * (middle / size)) ** 2 for wave, size in zip(waves, shape, strict=True)]
-    fast = torch.stack(torch.meshgrid(*speeds, indexing="ij")).sum(0)
-    prior = SPREAD / (1 + fast) ** (FALL / 2)
-    free = torch.zeros(prior.shape, device=place, requires_grad=True)
-    begin = torch.logit(decoded.mean().clamp(RAREST, 0.5)).to(place)  # a sum over all pixels is the best-told number of all
-    level = begin.clone().requires_grad_()
     deviation = max(deviation, FINEST * float(told.abs().max()), torch.finfo(told.dtype).tiny)
+    smooth, plain = likeliest(matrix, told, deviation, decoded), decoded.to(told).clamp(0, 1)
+    off = [float(((matrix @ one.flatten() - told) / deviation).square().mean()) for one in (smooth, plain)]
+    believed = smooth if bool(torch.isfinite(smooth).all()) and off[0] <= max(MISFIT, off[1]) else plain
+    found = np.asarray(believed.cpu().numpy(), dtype=np.float32)
+    return as_large(found, float(decoded.sum()), deviation * math.sqrt(decoded.numel())).astype(np.float32)
+
+
+def likeliest(matrix: Tensor, told: Tensor, deviation: float, decoded: Tensor) -> Tensor:
+    """Find the smooth shape (*shape) where likelihood and prior are largest together."""
+    beside, (waves, prior) = known_beside(matrix, told, decoded), _waves(decoded.shape, matrix.device)
+    free = torch.zeros(prior.shape, device=matrix.device, requires_grad=True)
+    begin = torch.logit(decoded.mean().clamp(RAREST, 0.5)).to(matrix)  # a sum over all pixels is the best-told number of all
+    level = begin.clone().requires_grad_()
     optimizer = torch.optim.LBFGS([free, level], max_iter=STEPS, line_search_fn="strong_wolfe", history_size=20)
 
     def drawn() -> Tensor:
@@ -66,12 +69,7 @@ def mean_shape(matrix: Tensor, told: Tensor, deviation: float, decoded: Tensor) 
         return loss
 
     optimizer.step(unlikely)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        shape_found, plain = drawn(), decoded.to(told).clamp(0, 1)
-        off = [((matrix @ one.flatten() - told) / deviation).square().mean() for one in (shape_found, plain)]
-    smooth = bool(torch.isfinite(shape_found).all()) and not bool(off[0] > max(MISFIT, float(off[1])))
-    found = np.asarray((shape_found if smooth else plain).cpu().numpy(), dtype=np.float32)
-    return as_large(found, float(decoded.sum()), deviation * math.sqrt(decoded.numel())).astype(np.float32)
+    return drawn().detach()
 
 
 def as_large(shape: Array, volume: float, deviation: float) -> Array:
@@ -99,6 +97,15 @@ def known_beside(matrix: Tensor, told: Tensor, decoded: Tensor) -> tuple[Tensor,
         seen = matrix @ rest if seen is None else seen
         rest = rest - matrix.T @ (inverse @ seen)
     return (rest, inverse) if rest.norm() > LITTLE * decoded.norm() else None
+
+
+def _waves(shape: torch.Size, place: torch.device) -> tuple[list[Tensor], Tensor]:
+    """Give the cosines along every side, (waves, size) each, and how large each product of them may be, (*waves)."""
+    waves = [_cosines(size, min(WAVES, size)).to(place) for size in shape]
+    middle = math.prod(shape) ** (1 / len(shape))  # a wave is as fast as it is short, whatever the side it runs along
+    speeds = [(torch.arange(len(wave), device=place) * (middle / size)) ** 2 for wave, size in zip(waves, shape, strict=True)]
+    fast = torch.stack(torch.meshgrid(*speeds, indexing="ij")).sum(0)
+    return waves, SPREAD / (1 + fast) ** (FALL / 2)
 
 
 def _cosines(size: int, count: int) -> Tensor:
