@@ -315,7 +315,7 @@ def codec_rows(
     from tutelage.nets.training import Training
     from tutelage.nets.unet import UNet
     from tutelage.nets.warps import VOLUMES
-    from tutelage.students.latent import Latent, LatentStudent, freedom, measured, told_shape
+    from tutelage.students.latent import Latent, LatentStudent, freedom, measured, patience, told_shape
     from tutelage.students.masks import MaskStudent
 
     assert public.targets is not None
@@ -344,16 +344,19 @@ def codec_rows(
     for free in how.free:
         settings = Latent(begin=training, free=free, steps=how.latent_steps, rate=how.latent_rate, again=again)
         student = LatentStudent(network, settings=settings, device=how.device, seed=book.split)
-        shapes = [told_shape(answers, one, pick_device(how.device)) for answers, one in zip(sets, measured(sets), strict=True)]
+        found = measured(sets)
+        shapes = [told_shape(answers, one, pick_device(how.device)) for answers, one in zip(sets, found, strict=True)]
         freed = [freedom(network(), *pair, numbers) if free == "auto" else free for pair in zip(sets, shapes, strict=True)]
-        for fact, model, group in zip(told, student.fit_all(public.unlabelled(), sets), freed, strict=True):
+        began = [patience(*three, settings) for three in zip(sets, found, shapes, strict=True)]
+        models = student.fit_all(public.unlabelled(), sets)
+        for fact, model, group, length in zip(told, models, freed, began, strict=True):
             stages_of = (("student of the mean shape", model.beginning), ("latent", model.began), ("latent, again", model))
             for what, one in stages_of:
                 own = one.probabilities(public.inputs)
                 known = round(float(dice(own, public.targets).mean()), 4)
                 masks = one.predict(test.inputs)
                 close = round(float(surface_dice(masks, test.targets).mean()), 4)
-                book.scored(what, masks, test.targets, pool=known, surface=close, free=free, freed=group, **fact)
+                book.scored(what, masks, test.targets, pool=known, surface=close, free=free, freed=group, began=length, **fact)
 
 
 def learning(how: argparse.Namespace) -> Any:
@@ -426,7 +429,7 @@ class Opened:
 
 
 KEYS = (
-    "what", "codec", "needs", "aligned", "free", "epsilon", "teachers", "plain_teachers", "latent_steps",
+    "what", "codec", "needs", "aligned", "free", "began", "epsilon", "teachers", "plain_teachers", "latent_steps",
     "widths", "steps", "learning_rate", "rounds", "local_steps", "local_rate", "clip", "plain",
 )  # fmt: skip
 

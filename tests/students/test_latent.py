@@ -21,7 +21,7 @@ from tutelage.nets.masks import MaskModel
 from tutelage.nets.unet import UNet, free_parameters
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.students import latent
-from tutelage.students.latent import Latent, LatentStudent, freedom
+from tutelage.students.latent import Latent, LatentStudent, freedom, patience
 from tutelage.students.masks import MaskStudent
 
 SETTINGS = Latent(begin=TRAINING, steps=100, again=replace(TRAINING, steps=60, rate=1e-3))
@@ -171,6 +171,70 @@ def test_few_numbers_do_not_move_many_parameters_astray() -> None:
     assert scores[allowed][1] < scores[allowed][0] - 0.03
 
 
+# ── how long it looks at the mean shape ───────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_shape_fainter_than_its_noise_is_learned_for_half_the_time() -> None:
+    """40 answers of 50 numbers: the shape's square against 50 σ²/40. The twin forgets that a mean is clearer than an answer."""
+    _, masks = blobs(40, 0)
+    shape, answers = masks.mean(axis=0), answered(masks, 1.0)
+    found = answers.measured()
+    told = found.matrix, found.values
+    equal = np.sqrt(np.square(found.matrix @ shape.ravel()).sum() * len(answers) / found.values.shape[1])
+    how = Latent(begin=replace(QUICK, steps=101))
+    steps = [patience(replace(answers, sigma=share * equal), told, shape, how) for share in (0.99, 1.01)]
+    assert steps == [101, 50]
+    assert equal > 3 * np.linalg.norm(shape) / np.sqrt(found.values.shape[1])
+    fainter = replace(answers, sigma=2 * equal)
+    assert [patience(fainter, told, shape, replace(how, faint=share)) for share in (1.0, 0.2, 1e-9)] == [101, 20, 1]
+
+
+def test_every_release_takes_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, masks = blobs(10, 0)
+    lengths, told, train = [], [], latent.train_masks
+
+    def watched(*given: Any, training: Any, **more: Any) -> Any:
+        lengths.append((len(given[2]), training.steps))
+        return train(*given, training=training, **more)
+
+    monkeypatch.setattr(latent, "train_masks", watched)
+    monkeypatch.setattr(LatentStudent, "_blank", lambda *_: False)
+    settings = Latent(begin=replace(QUICK, steps=6), steps=2, again=replace(QUICK, steps=1), batch=4)
+    sets = [answered(masks, sigma) for sigma in (1.0, 100.0, 0.5)]
+    student(settings).fit_all(Public.of(images), sets, progress=lambda *step: told.append(step))
+    assert lengths == [(1, 3), (2, 6), (3, 1)]
+    assert told[-1] == (15 + 6 + 3, 24)
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
+def test_a_network_that_finds_nothing_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, masks = blobs(10, 0)
+    seeds, train = [], latent.train_masks
+
+    def blanked(factory: Any, pool: Any, labels: Any, *, seed: int, **more: Any) -> Any:
+        states = train(factory, pool, labels, seed=seed, **more)
+        if not seeds:  # the first network of the first call says "nothing" everywhere
+            states[0] = {name: torch.full_like(one, -9.0) if one.shape == (1,) else one * 0 for name, one in states[0].items()}
+        seeds.append((seed, len(labels)))
+        return states
+
+    monkeypatch.setattr(latent, "train_masks", blanked)
+    settings = replace(HASTE, begin=replace(TRAINING, steps=40))
+    models = student(settings).fit_all(Public.of(images), [answered(masks, 1.0, seed=seed) for seed in (0, 1)])
+    assert seeds == [(0, 2), (2, 1)]
+    assert all(model.beginning.predict(images).any() for model in models)
+
+
+def test_a_network_that_finds_nothing_where_nothing_is_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, masks = blobs(10, 0)
+    monkeypatch.setattr(latent, "told_shape", lambda *_: np.zeros((16, 16), np.float32))
+    monkeypatch.setattr(MaskModel, "predict", lambda *_: np.zeros((8, 16, 16), np.uint8))
+    calls, train = [], latent.train_masks
+    monkeypatch.setattr(latent, "train_masks", lambda *given, **more: calls.append(1) or train(*given, **more))
+    student().fit(Public.of(images), answered(masks, 1.0))
+    assert len(calls) == 1
+
+
 # ── settings ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -201,6 +265,8 @@ def test_threshold_window_and_network_go_into_the_model() -> None:
         ({"steps": 0}, "`steps` must be a whole number ≥ 1. Got 0"),
         ({"batch": 1.5}, "`batch` must be a whole number ≥ 1. Got 1.5"),
         ({"rate": 0.0}, "`rate` must be > 0. Got 0.0"),
+        ({"faint": 0.0}, r"`faint` must be in \(0, 1\]. Got 0.0"),
+        ({"faint": 1.5}, r"`faint` must be in \(0, 1\]. Got 1.5"),
         ({"free": "some"}, "`free` must be 'auto', 'head', 'norms', 'last' or 'all'. Got 'some'"),
     ],
 )

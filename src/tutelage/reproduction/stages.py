@@ -33,6 +33,7 @@ from tutelage.runs import CONTROLS, STAGES, RunFolder
 from tutelage.students.latent import Latent, LatentStudent
 from tutelage.students.masks import MaskStudent
 from tutelage.students.regions import RegionStudent
+from tutelage.tasks.masks import PUBLIC_MASKS
 from tutelage.teachers.regions import RegionTeachers
 from tutelage.teachers.segmenter import Segmenter
 from tutelage.transfer import transfer
@@ -45,6 +46,7 @@ ROWS = (
     ("student", "private student"),
     ("non-private", STAGES[0]),
     ("public only: an empty mask", "control: public only, no answers (ε = 0)"),
+    ("public masks alone, where a codec saw them", PUBLIC_MASKS),
     ("mean shape, as the student's label", "control: mean shape, as the student's label"),
     ("mean shape itself", "control: mean shape, constant"),
 )
