@@ -81,6 +81,19 @@ def test_ids_of_any_one_kind_are_kept(units) -> None:
     assert len(private[[0, 2]]) == 2
 
 
+@pytest.mark.parametrize(
+    "units",
+    [["ann", "ann ", "ben"], [b"ann", b" ann", b"ben"], np.array(["ann\n", "ann", "ben"], object), ["José", "Jose\u0301", "ben"]],
+)
+def test_one_person_spelled_in_two_ways_is_refused(units) -> None:
+    with pytest.raises(
+        DataError,
+        match=r"must be spelled alike wherever they are the same\. Got ids that differ in spaces or accents instead\.$",
+    ):
+        Private.of(np.zeros((3, 2)), np.zeros(3), units=units, unit="patient")
+    Private.of(np.zeros((3, 2)), np.zeros(3), units=["Ann", "ann", "a nn"], unit="patient")  # pseudonyms may hang on capitals
+
+
 def test_ids_of_two_kinds_or_of_another_shape_are_refused() -> None:
     with pytest.raises(DataError, match="ids of one kind"):
         Private.of(np.zeros((2, 2)), np.zeros(2), units=np.array([7, "7"], dtype=object))

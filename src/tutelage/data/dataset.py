@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import unicodedata
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, final
 
@@ -125,6 +126,17 @@ def _check_ids(units: np.ndarray) -> None:
         nobody = False
     if nobody:
         raise DataError(_NOBODY)
+    if units.dtype.kind in "USO":
+        _check_spelling({one for one in units.tolist() if isinstance(one, (str, bytes))})
+
+
+def _check_spelling(names: set[str | bytes]) -> None:
+    """Refuse names that differ in spaces at their ends or in how an accent is written: one person would count as two."""
+    plain = {name.strip() if isinstance(name, bytes) else unicodedata.normalize("NFC", name).strip() for name in names}
+    if len(plain) < len(names):
+        raise DataError(
+            "`units` must be spelled alike wherever they are the same. Got ids that differ in spaces or accents instead."
+        )
 
 
 def _is_nobody(one: Any) -> bool:

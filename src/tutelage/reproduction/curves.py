@@ -26,6 +26,7 @@ from tutelage.students.masks import MaskStudent
 
 TEACHERS = 100  # the paper does not say how many its noise was calibrated for
 DELTA = 1e-5
+EPSILONS = (2.0, 8.0, math.inf)
 NO_NOISE = "no noise"
 FEWEST = 8  # answers that a curve begins with, at least
 
@@ -56,24 +57,33 @@ def _curves(bench: Bench, name: str) -> dict[str, Any]:
     most = (128 if bench.small else 2048) if name == "scenes" else 10**9
     pool, test, shapes = bench.lessons(name, most)
     counts = _counts(len(pool))
-    curves: drawing.Curves = {}
-    sigmas: dict[str, list[float]] = {}
+    sigmas = {_title(epsilon): [_sigma(epsilon, count) for count in counts] for epsilon in EPSILONS}
     coders: dict[float, Autoencoder] = {}
-    for epsilon in (2.0, 8.0, math.inf):
-        title = NO_NOISE if math.isinf(epsilon) else f"ε = {epsilon:g}"
-        found = []
-        for count in counts:
-            sigma = 0.0
-            if math.isfinite(epsilon):
-                sigma = MeanPlan(TEACHERS, count, None, epsilon, DELTA, "ball", 16).solved().sigma or 0.0
-            sigmas.setdefault(title, []).append(sigma)
+    scores: dict[str, list[float]] = {title: [] for title in sigmas}
+    for place, count in enumerate(counts):
+        noises = [noise[place] for noise in sigmas.values()]
+        for sigma in noises:
             coders[sigma] = coders.get(sigma) or _coder(bench, shapes, sigma)
-            found.append(_student(bench, coders[sigma], pool[:count], test, sigma))
-            bench.say(f"{name}: students", len(found), len(counts))
-        curves[title] = (counts, found)
-    exact = _student(bench, None, pool, test, 0.0)
+        found = _students(bench, [(coders[sigma], sigma) for sigma in noises], pool[:count], test)
+        for title, score in zip(scores, found, strict=True):
+            scores[title].append(score)
+        bench.say(f"{name}: students", place + 1, len(counts) + 1)
+    [exact] = _students(bench, [(None, 0.0)], pool, test)
+    bench.say(f"{name}: students", len(counts) + 1, len(counts) + 1)
+    curves: drawing.Curves = {title: (counts, found) for title, found in scores.items()}
     curves["true masks"] = (counts[-1:], [exact])
     return {"counts": counts, "curves": curves, "sigmas": sigmas, "true masks": exact}
+
+
+def _title(epsilon: float) -> str:
+    return NO_NOISE if math.isinf(epsilon) else f"ε = {epsilon:g}"
+
+
+def _sigma(epsilon: float, count: int) -> float:
+    """Calibrate the noise for all answers together."""
+    if math.isinf(epsilon):
+        return 0.0
+    return MeanPlan(TEACHERS, count, None, epsilon, DELTA, "ball", 16).solved().sigma or 0.0
 
 
 def _counts(most: int) -> list[int]:
@@ -116,15 +126,17 @@ def _coder(bench: Bench, public: Public, sigma: float) -> Autoencoder:
     )
 
 
-def _student(bench: Bench, coder: Autoencoder | None, pool: Public, test: Public, sigma: float) -> float:
-    assert pool.targets is not None
-    assert test.targets is not None
-    values = pool.targets if coder is None else behind(coder, pool.targets, sigma, 24)
+def _students(bench: Bench, coded: list[tuple[Autoencoder | None, float]], pool: Public, test: Public) -> list[float]:
+    """Train a student behind each codec and noise on the same images, all of them side by side, and score them."""
+    masks, truth = pool.targets, test.targets
+    assert masks is not None
+    assert truth is not None
+    values = [masks if coder is None else behind(coder, masks, sigma, 24) for coder, sigma in coded]
     shape = tuple(pool.inputs.shape[1:])
     network = UNet(shape=shape, widths=(8, 16) if bench.small else (16, 32, 64))
     student = MaskStudent(network, training=_training(bench, len(shape) == 3), device=bench.device)
-    model = student.fit(pool.unlabelled(), Answers(np.arange(len(pool)), np.asarray(values)))
-    return float(dice(model.predict(test.inputs), test.targets).mean())
+    models = student.fit_all(pool.unlabelled(), [Answers(np.arange(len(pool)), np.asarray(one)) for one in values])
+    return [float(dice(model.predict(test.inputs), truth).mean()) for model in models]
 
 
 def _training(bench: Bench, flat: bool) -> Training:
