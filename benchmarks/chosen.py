@@ -104,7 +104,7 @@ def main() -> None:
                 found = students(laid, test, pairs, how, pool=number, begin=begin, again=again)
                 rows += [{**row, "field": field} for row in found]
                 print(json.dumps(rows[-1]), round(time.perf_counter() - start), flush=True)
-                result.write("hippocampus.chosen", {"rows": rows})
+                result.write("chosen", {"rows": rows})
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -342,12 +342,14 @@ def codec_rows(
     numbers = sets[0].measured().values.size
     again = Training(steps=how.student_steps, batch=4, rate=1e-3, augmentation=VOLUMES)
     for free in how.free:
-        settings = Latent(begin=training, free=free, steps=how.latent_steps, rate=how.latent_rate, again=again)
+        begin = replace(training, steps=how.begin_steps or training.steps)
+        given = {"begin": begin, "faint": how.faint, "again": again}
+        settings = Latent(**given, free=free, steps=how.latent_steps, rate=how.latent_rate)
         student = LatentStudent(network, settings=settings, device=how.device, seed=book.split)
         found = measured(sets)
         shapes = [told_shape(answers, one, pick_device(how.device)) for answers, one in zip(sets, found, strict=True)]
         freed = [freedom(network(), *pair, numbers) if free == "auto" else free for pair in zip(sets, shapes, strict=True)]
-        began = [patience(*three, settings) for three in zip(sets, found, shapes, strict=True)]
+        began = [patience(*pair, settings) for pair in zip(sets, found, strict=True)]
         models = student.fit_all(public.unlabelled(), sets)
         for fact, model, group, length in zip(told, models, freed, began, strict=True):
             stages_of = (("student of the mean shape", model.beginning), ("latent", model.began), ("latent, again", model))
@@ -482,6 +484,8 @@ def main() -> None:
     parser.add_argument("--teachers", type=int, help="fewer than one for every patient")
     parser.add_argument("--teacher-steps", type=int, default=300)
     parser.add_argument("--student-steps", type=int, default=400)
+    parser.add_argument("--begin-steps", type=int, help="on the mean shape, in place of --student-steps")
+    parser.add_argument("--faint", type=float, default=0.5, help="share of these where the shape is fainter than its noise")
     parser.add_argument("--latent-steps", type=int, default=300)
     parser.add_argument("--latent-rate", type=float, default=1e-2)
     parser.add_argument("--decoded", action="store_true", help="also a student of decoded answers, for every codec")

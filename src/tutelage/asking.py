@@ -17,10 +17,10 @@ from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.events import SmoothRelease
 from tutelage.rounds import Round, Rounds
+from tutelage.telling import Progress, telling
 
 Array = npt.NDArray[Any]
 Questions = Callable[[Public, int], Array]  # (unlabelled pool, how many) to indices
-Progress = Callable[[str, int, int], None]  # (what is going on, done, in all)
 
 
 @runtime_checkable
@@ -107,7 +107,7 @@ class Interview:
         for number, size in enumerate(self._sizes):
             one = self._kept(kept, number, asked)
             if one is None:
-                one = self._next(number, size, found.values, asked, student)
+                one = self._next(number, size, found.values, asked, student, say)
                 if number and not self._room(curator, 1) and not self._known(curator, one, np.arange(len(one.chosen))):
                     break  # nobody can be asked any more: the last student is the one that is fitted on everything
                 if len(self._sizes) > 1:
@@ -135,12 +135,12 @@ class Interview:
             raise DataError("`rounds` must be those of this plan and pool. Got others instead.")
         return one
 
-    def _next(self, number: int, size: int, labels: Array, asked: Array, student: Callable[[], Student]) -> Round:
+    def _next(self, number: int, size: int, labels: Array, asked: Array, student: Callable[[], Student], say: Progress) -> Round:
         """Choose a round by what the student thinks now; while nothing is known, every class is as likely as another."""
         curious = isinstance(self.questions, Curious) and number >= len(self._ahead)
         thinks = (curious or self.how.interactive) and (labels >= 0).any()
         if thinks:
-            model = student().fit(self.public.unlabelled(), labels)
+            model = telling(student().fit, say, "training between rounds")(self.public.unlabelled(), labels)
             shares = class_shares(model, self.public.inputs, self.classes)
         else:
             shares = np.broadcast_to(1 / self.classes, (len(self.public), self.classes))

@@ -394,8 +394,9 @@ def reproduce_pate(
     from tutelage.reproduction import pate
     from tutelage.reproduction.rows import chosen
 
-    results = []
-    for row in chosen(tuple(only or ()), small=small):
+    results, rows = [], chosen(tuple(only or ()), small=small)
+    earlier = pate.before(out, rows)
+    for row in rows:
         if not as_json:
             _say(row.title, style="bold", stderr=True)
         with _bars(as_json) as tell:
@@ -405,7 +406,7 @@ def reproduce_pate(
         if result.failed and not as_json:
             _say(f"failed: {result.failed}", style="red", stderr=True)
         results.append(result)
-        files = pate.write(results, out)  # after every row: whatever stops the next one, this one is told
+        files = pate.write([*results, *earlier], out)  # after every row: whatever stops the next one, this one is told
     if as_json:
         _emit(pate.document(results))
     else:

@@ -67,10 +67,14 @@ def bars(quiet: bool) -> Iterator[Any]:
     columns = (TextColumn("{task.description:24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console(stderr=True), disable=quiet) as progress:
         tasks: dict[str, Any] = {}
+        reached: dict[str, int] = {}
 
         def tell(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = progress.add_task(what, total=total)
-            progress.update(tasks[what], completed=done, total=total)  # a second student begins again at nothing
+            elif done < reached[what]:  # a second student begins at nothing: its time left is its own
+                progress.reset(tasks[what], total=total)
+            progress.update(tasks[what], completed=done, total=total)
+            reached[what] = done
 
         yield tell

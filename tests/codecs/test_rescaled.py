@@ -106,7 +106,8 @@ def test_codes_of_linear_codecs_stay_measurements_with_white_noise(public: Publi
 
 
 def test_other_codes_are_no_measurements(public: Public) -> None:
-    for inner in (Pixels.fit(public), Flips.fit(DCT.fit(public, kept=9), public)):
+    whole = Flips.fit(DCT.fit(public, kept=192), public)  # as many numbers as pixels: lengths alone do not tell it apart
+    for inner in (Pixels.fit(public), Flips.fit(DCT.fit(public, kept=9), public), whole):
         scaled = Rescaled.fit(inner, public)
         with pytest.raises(DataError, match="`codec` must be DCT, PCA, Blocks or Wavelet"):
             scaled.measured(scaled.encode(public.targets[None, :3])[0])

@@ -20,6 +20,8 @@ from tutelage.privacy.units import Unit
 from tutelage.reproduction import direct, stages, studies
 from tutelage.reproduction.direct import Direct
 from tutelage.reproduction.pools import Bench
+from tutelage.runs import RunFolder
+from tutelage.tasks.masks import _saw_masks
 
 QUICK = Direct(widths=(4, 8), steps=2, rounds=2, chunk=8)
 BUDGET = Budget(3.0, 1e-5, Unit("patient"))
@@ -103,12 +105,31 @@ def test_a_baseline_that_wins_is_named(tmp_path: Path) -> None:
     assert stages._beaten(study, [{}, {}, {}]) == ""
 
 
+@pytest.mark.parametrize(
+    "control", ["public masks alone (ε = 0)", "mean shape, as the student's label", "public only, no answers (ε = 0)"]
+)
+def test_a_control_that_wins_is_named_also_at_the_papers_noise(control: str, tmp_path: Path) -> None:
+    study = studies.tumours(Bench(out=tmp_path, small=True, scale=0.02, device="cpu"))
+    told = stages._beaten(study, [{"private student": [0.5], f"control: {control}": [0.8]}, {}, {}])
+    assert told.endswith(f"with 0.800 over the student's 0.500 in «{study.columns[0].title}»")
+
+
+def test_a_clip_that_was_learned_from_public_masks_says_so(tmp_path: Path) -> None:
+    """BraTS has no clip from the literature. The twin, without provenance, would leave out what those masks alone teach."""
+    bench = Bench(out=tmp_path, small=True, scale=0.02, device="cpu")
+    study = studies.tumours(bench)
+    column = replace(study.columns[-1], codec="flips")
+    for norm in (None, 5.0):
+        made = stages._codec(bench, replace(study, norm=norm), column, 0.0, RunFolder(tmp_path))
+        assert _saw_masks(made) == (norm is None)
+
+
 def test_the_papers_columns_have_the_papers_networks(tmp_path: Path) -> None:
     bench = Bench(out=tmp_path, small=True, scale=0.02, device="cpu")
     study = replace(studies.thesis(bench), network=studies.THESIS)
     papers, honest, ours = study.columns
     assert study.factory(papers) is study.factory(honest) is studies.THESIS
     assert study.factory(ours) != studies.THESIS
-    told = studies._converged(studies._trainings(Bench(out=tmp_path), "scenes"), 8192)
+    told = studies._lasted(studies._trainings(Bench(out=tmp_path), "scenes"), 8192)
     assert f"{studies.TEACHING:,} batches of 32" in told
     assert f"{studies.TEACHING * 32 / 8192:.0f} times through" in told

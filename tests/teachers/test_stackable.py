@@ -9,6 +9,7 @@ from tutelage.nets.products import as_products
 from tutelage.nets.training import Training, train_stack
 from tutelage.privacy.errors import RecipeError
 from tutelage.teachers import engines
+from tutelage.teachers.classifier import Classifier
 from tutelage.teachers.engines import choose
 from tutelage.teachers.ensemble import Ensemble, _asked
 from tutelage.teachers.stackable import Stackable
@@ -135,5 +136,7 @@ def test_what_cannot_be_stacked_is_trained_one_by_one(task, monkeypatch) -> None
 def test_networks_without_sizes_or_with_two_answers_are_refused(task) -> None:
     with pytest.raises(RecipeError, match=r"whose layers know their sizes\. Got LazyLinear at '1'"):
         fit(task, lambda: nn.Sequential(nn.Flatten(), nn.LazyLinear(10)), "sequential")
+    with pytest.raises(RecipeError, match=r"whose layers know their sizes\. Got LazyBatchNorm1d at '1'"):
+        Classifier(lambda: nn.Sequential(nn.Flatten(), nn.LazyBatchNorm1d(), nn.LazyLinear(10)))
     with pytest.raises(RecipeError, match=r"answers with one tensor\. Got tuple"):
         fit(task, Talkative, "sequential")

@@ -139,6 +139,21 @@ def test_one_bad_row_stops_no_other_and_loses_no_summary(
     assert "MNIST, ours, small: failed" in (tmp_path / "all" / "pate.md").read_text(encoding="utf-8")
 
 
+def test_the_summary_keeps_what_was_finished_before(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    place = tmp_path / "two"
+    shutil.copytree(out, place)
+    (place / "adult-small" / "seed-0").mkdir(parents=True)  # begun and not finished: nothing to tell
+    said = call(["reproduce", "pate", "--only", "mnist-small", "--data", str(tmp_path), "--out", str(place)], monkeypatch, capsys)
+    assert said.code == 2  # of this call's rows none could be run
+    now, kept = json.loads((place / "pate.json").read_text(encoding="utf-8"))
+    assert (now["row"], now["verdict"]) == ("mnist-small", "skipped")
+    (was,) = (row for row in json.loads((out / "pate.json").read_text(encoding="utf-8")) if row["row"] == "digits-small")
+    assert {**kept, "seconds": None} == {**was, "seconds": None}
+    assert was["title"] in (place / "pate.md").read_text(encoding="utf-8")
+
+
 def test_another_sets_files_skip_a_row_and_do_not_stop_it(tmp_path: Path) -> None:
     for name in ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1"):
         (tmp_path / f"{name}-ubyte.gz").write_bytes(b"MNIST, say")
@@ -231,8 +246,12 @@ def test_a_row_below_its_bar_ends_the_command_with_1(
     ("words", "message"),
     [
         ("--only minst", "Did you mean 'mnist'?"),
-        ("--only digits", "`only` must name data sets with a full-size row (add --small?). Got digits instead."),
-        ("--only svhn --small", "`only` must name data sets with a small row (leave out --small?). Got svhn instead."),
+        ("--only digits", "`only` must name full-size rows, or data sets with one (add --small?). Got digits instead."),
+        ("--only svhn --small", "`only` must name small rows, or data sets with one (leave out --small?). Got svhn instead."),
+        (
+            "--only mnist-ours --only digits --small",
+            "`only` must name small rows, or data sets with one (leave out --small?). Got mnist-ours instead.",
+        ),
     ],
 )
 def test_rows_that_are_not_there_are_refused(

@@ -116,7 +116,8 @@ class Rescaled:
         pixel by pixel is not white behind the filter: they are refused, and so is what is not linear.
         """
         given = valid_codes(codes, len(self.weights))
-        found = self.codec.measured(given / self.weights + self.offset) if hasattr(self.codec, "measured") else None
+        plain = hasattr(self.codec, "measured") and not hasattr(self.codec, "filter")
+        found = self.codec.measured(given / self.weights + self.offset) if plain else None
         if found is None or len(found.matrix) != len(self.weights):
             raise DataError("`codec` must be DCT, PCA, Blocks or Wavelet to learn from its stretched codes. Got another instead.")
         return Measurement((found.matrix * self.weights[:, None]).astype(np.float32), found.values * self.weights)

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedTensorMixin
 
 from tutelage.nets.layers import Halve, Standardise
 from tutelage.nets.presets import Preset
@@ -201,6 +202,7 @@ def checked(factory: Any) -> Factory:
         ) from error
     if not isinstance(built, nn.Module):
         raise RecipeError(f"`network` must build a torch.nn.Module. Got one that builds {type(built).__name__} instead.")
+    refuse_unfinished(built)
     if _shared(built, again):  # teachers would learn from each other's records
         raise RecipeError(
             "`network` must build a new network at every call, with weights of its own. Got one that hands out the same weights "
@@ -217,6 +219,17 @@ def _shared(one: nn.Module, other: nn.Module) -> bool:
         for network in (one, other)
     ]
     return one is other or bool(places[0] & places[1] - {0})
+
+
+def refuse_unfinished(network: nn.Module) -> None:
+    """Refuse layers that wait for a first input to know their size: teachers are stacked before they see one."""
+    for name, layer in network.named_modules():
+        own = (*layer._parameters.values(), *layer._buffers.values())
+        if any(isinstance(tensor, UninitializedTensorMixin) for tensor in own):
+            raise RecipeError(
+                "`factory` must build a network whose layers know their sizes. "
+                f"Got {type(layer).__name__} at {name or 'the root'!r} instead."
+            )
 
 
 def refuse_batch_mixing(module: nn.Module) -> None:

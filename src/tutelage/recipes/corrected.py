@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +41,7 @@ def learners(recipe: Recipe, public: Public, classes: int, folder: RunFolder, *,
 
     if name is None:
         return RecordTeachers(seen), student
-    heir = taught.student(inherited(recipe), public, classes, device=device, progress=say)
+    heir = taught.student(inherited(recipe), public, classes, device=device)
     return RecordTeachers(seen), lambda: Heir(student(), heir, sure=how.sure)
 
 
@@ -49,10 +50,8 @@ def sight(recipe: Recipe, public: Public, folder: RunFolder, *, device: str, say
     how = settings(recipe).seeing()
 
     def learn() -> Mapping[str, Array]:
-        say("learning features", 0, 1)
-        arrays = Sight.learn(public, how, seed=recipe.seed, device=device).arrays()
-        say("learning features", 1, 1)
-        return arrays
+        tell = functools.partial(say, "learning features")
+        return Sight.learn(public, how, seed=recipe.seed, device=device, progress=tell).arrays()
 
     manner = f"{how!r}|{recipe.seed}|{public.sha256}"
     return learned(folder, "sight", manner, learn, lambda file: Sight.of(file, device=device))[0]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import PlainValidator
 
@@ -23,7 +22,6 @@ from tutelage.teachers.estimators import EstimatorTeachers
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
 
-Progress = Callable[[str, int, int], None]
 Begin = Callable[[Any], Any]  # from a network's factory to one whose networks begin elsewhere
 
 
@@ -167,13 +165,11 @@ def questions(recipe: Recipe) -> Callable[[Public, int], Any] | None:
     return table[recipe.aggregation.questions]
 
 
-def student(
-    recipe: Recipe, public: Public, classes: int, begin: Begin = as_built, *, device: str, progress: Progress | None
-) -> Callable[[], Any]:
+def student(recipe: Recipe, public: Public, classes: int, begin: Begin = as_built, *, device: str) -> Callable[[], Any]:
     """Build what makes students, one for the answers and one for each control."""
     section, seed = recipe.student, recipe.seed
     if recipe.about_masks:
-        return watched(segmenters.student(recipe, public, device=device), progress)
+        return segmenters.student(recipe, public, device=device)
     if section.learner == "supervised":
         return lambda: SupervisedStudent(section.kind or "forest", seed=seed)
     if section.learner == "spreading":
@@ -190,24 +186,4 @@ def student(
         factory = None if section.kind is None else begin(network(section, public.inputs, classes))
         return ConsistencyStudent(factory, settings=how, classes=classes, device=device, seed=seed)
 
-    make = {"adversarial": adversarial, "consistency": consistency}[section.learner]
-    return watched(make, progress, several=recipe.how().turns > 1)
-
-
-def watched(make: Callable[[], Any], progress: Progress | None, *, several: bool = False) -> Callable[[], Any]:
-    """Let students tell how far they are. One that asks in rounds is fitted after each: the first fit need not be the last."""
-    say, numbers = progress or (lambda what, done, total: None), itertools.count()
-    titles = ("training students",) if several else ("training the student", "training the controls")
-    return lambda: Watched(make, titles[min(next(numbers), len(titles) - 1)], say)
-
-
-@final
-class Watched:
-    """Let a student that takes long tell how far it is."""
-
-    def __init__(self, make: Callable[[], Any], what: str, say: Progress) -> None:
-        self._make, self._what, self._say = make, what, say
-
-    def fit(self, public: Public, labels: Any) -> Any:
-        """Learn from labels (records,), -1 where nothing was answered."""
-        return self._make().fit(public, labels, progress=lambda done, total: self._say(self._what, done, total))
+    return {"adversarial": adversarial, "consistency": consistency}[section.learner]

@@ -97,7 +97,7 @@ def _learners(
     begin = Beginnings(recipe, public, folder.release, device=device, progress=progress)
     kept = folder.private / "teachers"
     teachers = learners.teachers(recipe, private, number, begin, device=device, engine=engine, checkpoint=kept)
-    return teachers, learners.student(recipe, public, number, begin, device=device, progress=progress)
+    return teachers, learners.student(recipe, public, number, begin, device=device)
 
 
 def _codec(recipe: Recipe, public: Public, folder: RunFolder, *, device: str) -> Any:

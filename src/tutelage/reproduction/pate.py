@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import statistics
@@ -18,7 +19,7 @@ from tutelage.privacy.errors import Error, RecipeError
 from tutelage.recipes.recipe import Recipe
 from tutelage.recipes.run import is_benchmark, run
 from tutelage.report.page import report
-from tutelage.reproduction.rows import Row
+from tutelage.reproduction.rows import ROWS, Row
 from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STRONG, RunFolder
 from tutelage.tasks.corrections import TRUE_POOL
 
@@ -144,6 +145,25 @@ def reproduce(
     except Exception as error:  # a GPU without memory, a full disk, a bug: the other rows have nothing to do with it
         return Result(row=row, runs=tuple(done), failed=type(error).__name__)  # its words may name places
     return Result(row=row, runs=tuple(done), seconds=round(time.perf_counter() - begin, 1) if carried_out else None)
+
+
+def before(out: Path, rows: list[Row]) -> list[Result]:
+    """Read the rows that were finished here before and are not among these: the summary is of all of them."""
+    found = []
+    for row in (one for one in ROWS if one not in rows and (out / one.name).is_dir()):
+        runs = []
+        for seed in itertools.count():
+            recipe = row.recipe(seed)
+            folder = RunFolder(out / row.name / f"seed-{recipe.seed}")
+            try:
+                if not finished(folder, recipe):
+                    break
+                runs.append(read(folder, recipe))
+            except (Error, OSError, ValueError, KeyError):  # of another recipe, or damaged: told when it is asked for
+                break
+        if runs:
+            found.append(Result(row=row, runs=tuple(runs)))
+    return found
 
 
 def finished(folder: RunFolder, recipe: Recipe) -> bool:

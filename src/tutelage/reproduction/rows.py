@@ -90,12 +90,13 @@ def chosen(only: tuple[str, ...] = (), *, small: bool = False) -> list[Row]:
     for word in only:
         if word not in known:
             raise unknown("only", word, known)
+    large = [row.name for row in ROWS if row.name in only and not row.small] if small else []
     picked = [row for row in ROWS if row.small == small or row.name in only]
     picked = [row for row in picked if not only or row.name in only or sets[row.name] in only]
-    if not picked:
+    if large or not picked:
         size = "small" if small else "full-size"
-        raise RecipeError(f"`only` must name data sets with a {size} row ({'leave out' if small else 'add'} --small?). "
-                          f"Got {', '.join(only)} instead.")  # fmt: skip
+        raise RecipeError(f"`only` must name {size} rows, or data sets with one ({'leave out' if small else 'add'} --small?). "
+                          f"Got {', '.join(large or only)} instead.")  # fmt: skip
     return picked
 
 

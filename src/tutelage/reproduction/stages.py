@@ -14,7 +14,7 @@ import numpy as np
 
 from tutelage.codecs.autoencoder import Autoencoder
 from tutelage.codecs.dct import DCT
-from tutelage.codecs.fitting import public_norm
+from tutelage.codecs.fitting import provenance, public_norm
 from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.regionvotes import RegionVotes
@@ -51,7 +51,13 @@ ROWS = (
     ("mean shape itself", "control: mean shape, constant"),
 )
 STUDENT = "student"
-BESIDE = ((STUDENT, "private student"), *((name, name) for name in BASELINES))
+BESIDE = (
+    (STUDENT, "private student"),
+    ("public masks alone", PUBLIC_MASKS),
+    ("the student of the mean shape", "control: mean shape, as the student's label"),
+    ("an empty mask", "control: public only, no answers (ε = 0)"),
+    *((name, name) for name in BASELINES),
+)
 BEHIND = (*CONTROLS, *STAGES)  # no noise is on these: they stay behind the door unless the images are public for sure
 UNTOLD, APART, UNASKED = "under private/", "—", "not run"
 DRAWN = "Stages before the noise are not private: they are shown because every image here is drawn."
@@ -64,12 +70,12 @@ KEPT = (
     "under private/ of each run alone (--public-data shows them)."
 )
 TUNED = (
-    "public or drawn images; how scans are aligned and how smooth a mean shape is: true masks of 40 published hippocampi, which "
-    "may be of any of these patients"
+    "public or drawn images; how scans are aligned, how smooth a mean shape is and how long it is learned: true masks of "
+    "published hippocampi, which may be of any of these patients"
 )
 TOGETHER = 500  # networks of regions in one stack: some 30 GB
 PRICED = "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
-WINS = "A baseline that trains on the private data directly wins: {}."
+WINS = "Where a control or a baseline wins: {}."
 FACTS = (
     ("ε true", "epsilon", "**{:.4g}**"),
     ("δ", "delta", "{:g}"),
@@ -143,7 +149,7 @@ def _beside(column: Column, found: dict[str, list[float]], name: str, *, shown: 
 
 
 def _beaten(study: Study, columns: list[dict[str, list[float]]]) -> str:
-    """Name the columns whose student a baseline beats, and by which."""
+    """Name the columns whose student something beside it beats, and by which of them."""
     told = []
     for column, found in zip(study.columns, columns, strict=True):
         scores = {name: statistics.fmean(found[key]) for name, key in BESIDE if found.get(key)}
@@ -229,8 +235,8 @@ def _codec(bench: Bench, study: Study, column: Column, sigma: float, folder: Run
         return _regions(study)
     if column.codec == "flips":
         norm = study.norm or public_norm(np.asarray(study.shapes.targets))
-        kept = min(1000, math.prod(shape) // 4)
-        return Flips(DCT(shape, kept, 1.0), np.zeros(math.prod(shape), dtype=bool), norm)
+        kept, looked = min(1000, math.prod(shape) // 4), None if study.norm else provenance(study.shapes)
+        return Flips(DCT(shape, kept, 1.0), np.zeros(math.prod(shape), dtype=bool), norm, provenance=looked)
     if column.codec == "pca":
         return _components(study, column)
     flat = len(shape) == 2

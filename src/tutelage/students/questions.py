@@ -7,6 +7,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 from scipy.cluster.vq import kmeans2, vq
+from scipy.linalg import eigh
 
 from tutelage.data.dataset import Public
 from tutelage.privacy.errors import RecipeError
@@ -75,8 +76,9 @@ def _codes(public: Public, components: int) -> Array:
     """Turn records to the pool's main axes: (records, components)."""
     rows = public.inputs.reshape(len(public), -1).astype(np.float64)
     centred = rows - rows.mean(axis=0)
-    _, axes = np.linalg.eigh(centred.T @ centred)
-    return centred @ axes[:, -components:]
+    width = centred.shape[1]
+    _, axes = eigh(centred.T @ centred, subset_by_index=(max(0, width - components), width - 1))
+    return centred @ axes
 
 
 def _centres(codes: Array, count: int, seed: int) -> Array:

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.parameter import UninitializedTensorMixin
 
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
@@ -79,7 +78,6 @@ class Ensemble:
         last bit from run to run).
         """
         training = training or Training()
-        refuse_unfinished(factory())
         checked(factory)
         place = pick_device(device)
         records = as_inputs(inputs)
@@ -247,17 +245,6 @@ def check(records: Tensor, targets: Any, shards: tuple[Tensor, ...], training: T
             "`augmentation` must be None for inputs that are not images, and a Warp for volumes. "
             f"Got inputs of {records.ndim} dimensions instead."
         )
-
-
-def refuse_unfinished(network: nn.Module) -> None:
-    """Refuse layers that wait for a first input to know their size: teachers are stacked before they see one."""
-    for name, layer in network.named_modules():
-        own = (*layer._parameters.values(), *layer._buffers.values())
-        if any(isinstance(tensor, UninitializedTensorMixin) for tensor in own):
-            raise RecipeError(
-                "`factory` must build a network whose layers know their sizes. "
-                f"Got {type(layer).__name__} at {name or 'the root'!r} instead."
-            )
 
 
 def trial(network: nn.Module, records: Tensor) -> tuple[int, ...]:
