@@ -28,7 +28,7 @@ from tutelage.metrics import dice
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import VOLUMES
-from tutelage.students.latent import Latent, LatentStudent
+from tutelage.students.latent import Latent, LatentStudent, clearness, measured
 
 Row = dict[str, Any]
 TEACHERS = 130  # for whom the noise is
@@ -74,10 +74,11 @@ def students(laid: Public, test: Public, pairs: list[tuple[float, int]], how: ar
     )
     settings = Latent(begin=begin, faint=1.0, free="auto", steps=300, rate=1e-2, again=again)
     student = LatentStudent(UNet(shape=(1, *hippocampus.SIZE)), settings=settings, device=how.device, seed=told["pool"])
-    found = []
-    for (epsilon, draw), model in zip(pairs, student.fit_all(laid.unlabelled(), answered(laid, pairs)), strict=True):
+    sets, found = answered(laid, pairs), []
+    clear = [clearness(*pair) for pair in zip(sets, measured(sets), strict=True)]  # by which the rule goes
+    for (epsilon, draw), ratio, model in zip(pairs, clear, student.fit_all(laid.unlabelled(), sets), strict=True):
         score = float(dice(model.predict(test.inputs), test.targets).mean())
-        found.append({**told, "epsilon": epsilon, "draw": draw, "dice": round(score, 4)})
+        found.append({**told, "epsilon": epsilon, "draw": draw, "dice": round(score, 4), "clearness": round(ratio, 3)})
     return found
 
 

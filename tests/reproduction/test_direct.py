@@ -101,7 +101,7 @@ def test_a_baseline_that_wins_is_named(tmp_path: Path) -> None:
         {"private student": [0.4], direct.DESCENT: [0.6], direct.FEDERATION: [0.5]},
         {"private student": [0.7], direct.DESCENT: [0.6], direct.FEDERATION: [0.5]},
     ]
-    assert stages._beaten(study, found) == f"DP-SGD with 0.600 over the student's 0.400 in «{honest.title}»"
+    assert stages._beaten(study, found) == f"DP-SGD (0.600), noisy FedAvg (0.500) over the student's 0.400 in «{honest.title}»"
     assert stages._beaten(study, [{}, {}, {}]) == ""
 
 
@@ -111,7 +111,7 @@ def test_a_baseline_that_wins_is_named(tmp_path: Path) -> None:
 def test_a_control_that_wins_is_named_also_at_the_papers_noise(control: str, tmp_path: Path) -> None:
     study = studies.tumours(Bench(out=tmp_path, small=True, scale=0.02, device="cpu"))
     told = stages._beaten(study, [{"private student": [0.5], f"control: {control}": [0.8]}, {}, {}])
-    assert told.endswith(f"with 0.800 over the student's 0.500 in «{study.columns[0].title}»")
+    assert told.endswith(f" (0.800) over the student's 0.500 in «{study.columns[0].title}»")
 
 
 def test_a_clip_that_was_learned_from_public_masks_says_so(tmp_path: Path) -> None:

@@ -149,13 +149,15 @@ def _beside(column: Column, found: dict[str, list[float]], name: str, *, shown: 
 
 
 def _beaten(study: Study, columns: list[dict[str, list[float]]]) -> str:
-    """Name the columns whose student something beside it beats, and by which of them."""
+    """Name the columns whose student something beside it beats, and all that do, the best first."""
     told = []
     for column, found in zip(study.columns, columns, strict=True):
         scores = {name: statistics.fmean(found[key]) for name, key in BESIDE if found.get(key)}
-        best = max(scores, key=scores.__getitem__, default=STUDENT)
-        if best != STUDENT and STUDENT in scores:
-            told.append(f"{best} with {scores[best]:.3f} over the student's {scores[STUDENT]:.3f} in «{column.title}»")
+        own = scores.pop(STUDENT, math.inf)
+        better = sorted((name for name in scores if scores[name] > own), key=scores.__getitem__, reverse=True)
+        if better:
+            named = ", ".join(f"{name} ({scores[name]:.3f})" for name in better)
+            told.append(f"{named} over the student's {own:.3f} in «{column.title}»")
     return "; ".join(told)
 
 
