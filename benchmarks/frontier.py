@@ -36,6 +36,7 @@ from tutelage.teachers.classifier import Classifier
 from tutelage.transfer import transfer
 
 DELTA, SHARE = 1e-5, 0.25
+MODES = ("scratch", "features")
 
 
 def settings(name: str, steps: int) -> tuple[Augmentation, Consistency]:
@@ -104,11 +105,16 @@ def main() -> None:
     parser.add_argument("--student-steps", type=int, default=4000)
     parser.add_argument("--feature-steps", type=int, default=3000)
     parser.add_argument("--epsilons", type=float, nargs="+", default=[8.0, 4.0, 2.0, 1.0])
+    parser.add_argument("--modes", choices=MODES, nargs="+", default=MODES, help="another one is kept as it was measured before")
     arguments = parser.parse_args()
     figures: dict[str, Any] = {"set": arguments.set, "teachers": arguments.teachers, "delta": DELTA}
+    before = result.RESULTS / f"frontier.{arguments.set}.json"
+    if before.exists():
+        kept = json.loads(before.read_text(encoding="utf-8"))["figures"]
+        figures |= {name: kept[name] for name in MODES if name in kept and name not in arguments.modes}
     with tempfile.TemporaryDirectory() as folder:
-        for features in (False, True):
-            mode(arguments, figures, features=features, folder=Path(folder))
+        for name in arguments.modes:
+            mode(arguments, figures, features=name == "features", folder=Path(folder))
 
 
 if __name__ == "__main__":

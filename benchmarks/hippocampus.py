@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -40,7 +40,7 @@ from tutelage.data.dataset import Private, Public
 from tutelage.features.alignment import aligned
 from tutelage.metrics import dice, surface_dice
 from tutelage.planning import Aggregation
-from tutelage.privacy.bounds import Ball, Bound
+from tutelage.privacy.bounds import Ball, Bound, Cube
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
@@ -160,12 +160,24 @@ def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Names
     def orthant(frequencies: int) -> tuple[Made, str]:
         return lambda _: Flips(DCT(SIZE, frequencies, 1.0), nothing, NORM), "no mask"
 
-    shapes = bent(public, how.device) if "autoencoder" in names else public
+    shapes = bent(public, how.device) if any(name.startswith("autoencoder") for name in names) else public
 
-    def learned(epsilon: float) -> Autoencoder:
-        # It is trained under the noise that its codes will meet, so every budget has its own. The noise hangs on numbers alone.
-        noise = built(epsilon, len(public), count, Ball(COMPONENTS, 1.0)).sigma / count
-        return Autoencoder.fit(shapes, dim=COMPONENTS, noise=noise, steps=how.codec_steps, batch=16, device=how.device)
+    # Networks are trained under the noise that codes will meet, so every budget has its own. It hangs on numbers alone.
+    def learned(activation: Literal["ball", "clip", "tanh"]) -> tuple[Made, str]:
+        bound = Cube(COMPONENTS) if activation == "tanh" else Ball(COMPONENTS, 1.0)
+        given = {"dim": COMPONENTS, "activation": activation, "steps": how.codec_steps, "batch": 16, "device": how.device}
+
+        def fit(epsilon: float) -> Autoencoder:
+            return Autoencoder.fit(shapes, noise=built(epsilon, len(public), count, bound).sigma / count, **given)
+
+        return fit, "public masks"
+
+    def guided(epsilon: float) -> Any:
+        from tutelage.codecs.guided import Guided
+
+        inner = PCA.fit(public, components=COMPONENTS, folds=5)
+        noise = built(epsilon, len(public), count, inner.bound).sigma / count
+        return Guided.fit(inner, public, noise=noise, steps=how.codec_steps, batch=8, device=how.device)
 
     table: dict[str, tuple[Made, str]] = {
         "orthant": orthant(FREQUENCIES),
@@ -173,12 +185,17 @@ def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Names
         "orthant, 3000 frequencies": orthant(3000),
         "dct": (lambda _: DCT(SIZE, FREQUENCIES, NORM), "no mask"),
         "pixels": (lambda _: Pixels(SIZE), "no mask"),
+        "pixels, orthant": (lambda _: Pixels(SIZE, NORM, "orthant"), "no mask"),
         "wavelet": (lambda _: Wavelet(SIZE, np.arange(FREQUENCIES), NORM, levels=3), "no mask"),
         "regions": (lambda _: Regions(SIZE, REGIONS, NORM, "levels"), "no mask"),
         "rescaled": (lambda _: Rescaled.fit(DCT(SIZE, FREQUENCIES, NORM), public), "public masks"),
         "blocks": (lambda _: Blocks.fit(public, block=BLOCK, components=COMPONENTS), "public masks"),
         "pca": (lambda _: PCA.fit(public, components=COMPONENTS, folds=5), "public masks"),
-        "autoencoder": (learned, "public masks"),
+        "majority": (lambda _: Flips.fit(DCT(SIZE, FREQUENCIES, 1.0), public), "public masks"),
+        "autoencoder": learned("ball"),
+        "autoencoder, clip": learned("clip"),
+        "autoencoder, tanh": learned("tanh"),
+        "guided": (guided, "public masks"),
     }
     for name in names:
         yield name, *table[name]
