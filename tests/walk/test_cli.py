@@ -555,7 +555,12 @@ def test_every_command_and_option_is_documented(words: str) -> None:
 
 @pytest.mark.parametrize(
     ("words", "told"),
-    [("run", "The recipe: a TOML file"), ("plan", "A recipe, or its name"), ("verify", "A run folder."), ("report", "A run folder.")],
+    [
+        ("run", "The recipe: a TOML file"),
+        ("plan", "A recipe, or its name"),
+        ("verify", "A run folder."),
+        ("report", "A run folder."),
+    ],
 )
 def test_help_says_what_comes_without_a_name(tutelage: Call, words: str, told: str) -> None:
     """click 8.5 and typer 0.20 lose it between them."""
