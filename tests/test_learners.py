@@ -18,6 +18,7 @@ from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.recipe import parse
 from tutelage.recipes.run import embedded, run
 from tutelage.students.questions import Prototypes, Uncertain
+from tutelage.students.seen import SeenPrototypes
 from tutelage.teachers.estimators import EstimatorTeachers
 from tutelage.telling import tells
 
@@ -120,7 +121,7 @@ def test_every_setting_of_a_learner_can_be_written_in_a_recipe(name: str) -> Non
         ('learner = "consistency"', 'learner = "spreading"', "`student.consistency` must stay open for the learner 'spreading'."),
         ('kind = "convnet"\nwidths = [8, 8]\n[student', 'kind = "forest"\n[student', "`student.kind` must be one of 'convnet'"),
         ('kind = "convnet"\nwidths = [8, 8]\n[student', "widths = [8, 8]\n[student", "`student.widths` must come with a"),
-        ("queries = 20", 'queries = 20\nquestions = "prototype"', "must be 'first', 'prototypes' or 'uncertain'."),
+        ("queries = 20", 'queries = 20\nquestions = "prototype"', "must be 'first', 'prototypes', 'seen' or 'uncertain'."),
     ],
 )  # fmt: skip
 def test_bad_words_are_refused_before_anything_is_read(old: str, new: str, message: str) -> None:
@@ -136,7 +137,7 @@ def test_networks_are_for_images(tmp_path: Path) -> None:
 
 
 def test_questions_by_name() -> None:
-    for word, kind in (("first", type(None)), ("prototypes", Prototypes), ("uncertain", Uncertain)):
+    for word, kind in (("first", type(None)), ("prototypes", Prototypes), ("seen", SeenPrototypes), ("uncertain", Uncertain)):
         recipe = parse(NETWORKS.replace("queries = 20", f'queries = 20\nquestions = "{word}"'))
         assert isinstance(learners.questions(recipe), kind)
 
@@ -144,7 +145,7 @@ def test_questions_by_name() -> None:
 def test_a_recipe_with_networks_is_read_but_not_run_without_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     recipe = embedded("pate/mnist-ours")
-    with pytest.raises(RecipeError, match=r"`recipe` must do without networks where torch is not installed"):
+    with pytest.raises(RecipeError, match=r"`recipe` must do without networks and filters where torch is not installed"):
         run(recipe, tmp_path / "run", data=tmp_path)
     assert list(tmp_path.iterdir()) == []
 

@@ -296,6 +296,7 @@ def test_bounds_are_known_without_reading(table: str, held: object, known: bool)
         ('"gnmax"', '"mean"', "`aggregation.method` must be 'gnmax' for the codec 'region-votes'. Got 'mean' instead."),
         ("queries = 6", "queries = 6\nrounds = 3", "`aggregation.rounds` must stay open for masks. Got 3 instead."),
         ("queries = 6", 'queries = 6\nquestions = "uncertain"', "`aggregation.questions` must be 'first' or 'prototypes'"),
+        ("queries = 6", 'queries = 6\nquestions = "seen"', "`aggregation.questions` must be 'first' or 'prototypes'"),
         (VOTES, 'kind = "dct"\nkept = 5\n[aggregation]', "`aggregation.method` must be 'mean' for the codec 'dct'. Got 'gnmax'"),
     ],
 )  # fmt: skip

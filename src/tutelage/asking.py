@@ -17,7 +17,7 @@ from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.events import SmoothRelease
 from tutelage.rounds import Round, Rounds
-from tutelage.telling import Progress, telling
+from tutelage.telling import Progress, silent, telling
 
 Array = npt.NDArray[Any]
 Questions = Callable[[Public, int], Array]  # (unlabelled pool, how many) to indices
@@ -77,16 +77,29 @@ class Interview:
     The rounds are planned when the interview is built, so that a bad choice is refused before anything is written.
     """
 
-    def __init__(self, public: Public, queries: int, classes: int, how: Aggregation, questions: Questions | None) -> None:
+    def __init__(
+        self,
+        public: Public,
+        queries: int,
+        classes: int,
+        how: Aggregation,
+        questions: Questions | None,
+        say: Progress = silent,
+    ) -> None:
         self.public, self.classes, self.how, self.questions = public, classes, how, questions
         turns = min(how.turns, queries)
         self._sizes = [len(part) for part in np.array_split(np.arange(queries), turns)]
         if turns > 1 and isinstance(questions, Curious):
-            self._ahead = [_checked(questions(public.unlabelled(), self._sizes[0]), self._sizes[0], public)]
+            self._ahead = [chosen_questions(public, self._sizes[0], questions, say)]
         else:
-            chosen = chosen_questions(public, queries, questions)
+            chosen = chosen_questions(public, queries, questions, say)
             self._ahead = [part for part in np.array_split(chosen, turns) if len(part)]
             self._sizes = [len(part) for part in self._ahead]
+
+    @property
+    def _keeps(self) -> bool:
+        """Tell whether rounds are kept: the first records of a pool are the same in every life, what is computed need not be."""
+        return len(self._sizes) > 1 or self.questions is not None
 
     @property
     def adaptive(self) -> bool:
@@ -99,7 +112,7 @@ class Interview:
 
     def hold(self, curator: Curator, student: Callable[[], Student], folder: Path, say: Progress) -> Labels:
         """Ask round by round for as long as the budget surely holds more; what was answered before is given again, free."""
-        kept = Rounds(folder, book=f"{curator.ledger.entries()[0].hash}|{self.public.sha256}")
+        kept = Rounds.of(folder, curator.ledger, self.public)
         records = len(self.public)
         shares = np.full((records, self.classes), np.nan) if self.how.vectors else None
         found = Labels(np.full(records, -1, dtype=np.int64), np.zeros(records, dtype=bool), shares)
@@ -110,7 +123,7 @@ class Interview:
                 one = self._next(number, size, found.values, asked, student, say)
                 if number and not self._room(curator, 1) and not self._known(curator, one, np.arange(len(one.chosen))):
                     break  # nobody can be asked any more: the last student is the one that is fitted on everything
-                if len(self._sizes) > 1:
+                if self._keeps:
                     kept.keep(number, one)
             asked[one.chosen] = True
             self._ask(curator, one, found, lambda new, before=done: say("asking the teachers", before + new, sum(self._sizes)))
@@ -122,11 +135,11 @@ class Interview:
 
     def _kept(self, kept: Rounds, number: int, asked: Array) -> Round | None:
         """Take up a round of an earlier life, if it is one of this plan."""
-        one = kept.read(number) if len(self._sizes) > 1 else None
+        one = kept.read(number) if self._keeps else None
         if one is None:
             return None
         try:
-            _checked(one.chosen, self._sizes[number], self.public, asked)
+            checked(one.chosen, self._sizes[number], self.public, asked)
             most = min(self._sizes[number], int((~asked).sum()))
             fits = one.shares.shape == (len(one.chosen), self.classes) and (number < len(self._ahead) or len(one.chosen) == most)
         except RecipeError:
@@ -149,7 +162,7 @@ class Interview:
         else:
             assert isinstance(self.questions, Curious)
             chosen = self.questions.again(self.public.unlabelled(), size, shares=shares.copy(), asked=asked.copy())
-            chosen, most = _checked(chosen, size, self.public, asked), min(size, int((~asked).sum()))
+            chosen, most = checked(chosen, size, self.public, asked), min(size, int((~asked).sum()))
             if len(chosen) != most:  # what a method without a test costs is fixed beforehand only if this is
                 raise RecipeError(f"`questions` must choose {most} records, whatever was answered. Got {len(chosen)} instead.")
         return Round(chosen, shares[chosen])
@@ -202,12 +215,14 @@ class Interview:
         return room
 
 
-def chosen_questions(public: Public, queries: int, questions: Questions | None) -> Array:
+def chosen_questions(public: Public, queries: int, questions: Questions | None, say: Progress = silent) -> Array:
     """Choose what to ask about by public criteria alone: without any, the first of the pool."""
-    return np.arange(queries) if questions is None else _checked(questions(public.unlabelled(), queries), queries, public)
+    if questions is None:
+        return np.arange(queries)
+    return checked(telling(questions, say, "choosing questions")(public.unlabelled(), queries), queries, public)
 
 
-def _checked(chosen: Any, most: int, public: Public, asked: Array | None = None) -> Array:
+def checked(chosen: Any, most: int, public: Public, asked: Array | None = None) -> Array:
     """Refuse anything but different records of the pool, none asked before, and no more than planned."""
     chosen = np.asarray(chosen)
     whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer) and 1 <= len(chosen) <= most

@@ -12,7 +12,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.data.dataset import Public
 from tutelage.privacy.errors import DataError
+from tutelage.privacy.ledger import Ledger
 
 Array = npt.NDArray[Any]
 
@@ -30,12 +32,18 @@ class Round:
 class Rounds:
     """Keep every round, so that a resumed run asks the same questions with the same expectations and pays for none twice.
 
-    Both follow from answers that were released: they are public. They are kept because a student that is fitted again, on a
-    GPU for instance, need not be the same to the last bit, and a question with another expectation is another question.
+    Both follow from the pool and from answers that were released: they are public. They are kept because what is computed again,
+    on a GPU or by another number of threads, need not be the same to the last bit: another student expects something else, other
+    clusters have other prototypes, and both would be other questions.
     """
 
     def __init__(self, folder: Path, *, book: str) -> None:
         self.folder, self.book = folder, book  # `book` names the book and pool they belong to: others' are not taken up
+
+    @classmethod
+    def of(cls, folder: Path, ledger: Ledger, public: Public) -> Rounds:
+        """Keep the rounds of this book and pool."""
+        return cls(folder, book=f"{ledger.entries()[0].hash}|{public.sha256}")
 
     def read(self, number: int) -> Round | None:
         """Give a round that was kept, or None."""
@@ -52,7 +60,7 @@ class Rounds:
 
     def keep(self, number: int, one: Round) -> None:
         """Write a round, whole or not at all, before its first question is asked."""
-        self.folder.mkdir(exist_ok=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
         path = self._path(number)
         partial = path.with_suffix(".partial")
         with partial.open("wb") as file:

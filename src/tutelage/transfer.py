@@ -109,7 +109,7 @@ def transfer(
     _check_test(public, test)
     how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written
-    task = _task(private, public, queries, codec, how, questions, shards, truth)
+    task = _task(private, public, queries, codec, how, questions, shards, truth, say)
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)
     with folder.locked(), Ledger(folder.book, budget, purpose=purpose) as ledger:
         fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
@@ -151,14 +151,15 @@ def _task(
     questions: Questions | None,
     shards: int,
     truth: bool,
+    say: Progress,
 ) -> Task:
     """Tell labels from masks by the shape of a target; where the codec takes corrections, a guess is put to the teachers."""
     if isinstance(codec, Corrections):
         _check_labels(private, public, codec.classes)  # now: later a wrong one could stop a release that is paid for
         return Following(public, queries, how, codec)
     if private.targets.ndim > 1:
-        return Masking(public, queries, how, questions, codec, shards, truth=truth)
-    return Labelling(Interview(public, queries, codec.bound.dimension, how, questions))
+        return Masking(public, queries, how, questions, codec, shards, truth=truth, say=say)
+    return Labelling(Interview(public, queries, codec.bound.dimension, how, questions, say))
 
 
 def _check_fit(private: Private, public: Public, budget: Budget, queries: int, codec: Any) -> None:

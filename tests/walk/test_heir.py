@@ -183,6 +183,6 @@ def test_torch_and_settings_are_asked_for_before_anything_is_read(tmp_path: Path
     with pytest.raises(RecipeError, match=r"`student.consistency.batch` must be a whole number ≥ 1"):
         runs.run(parse(HEIR.replace("batch = 40", "batch = 0")), tmp_path / "run", device="cpu")
     monkeypatch.setattr(learners, "has_torch", lambda: False)
-    with pytest.raises(RecipeError, match="`recipe` must do without networks where torch is not installed"):
+    with pytest.raises(RecipeError, match="`recipe` must do without networks and filters where torch is not installed"):
         runs.run(parse(HEIR), tmp_path / "run", device="cpu")
     assert not (tmp_path / "run").exists()

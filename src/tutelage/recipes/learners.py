@@ -15,6 +15,7 @@ from tutelage.recipes import beginnings, linear, segmenters
 from tutelage.recipes.names import DEVICES, ENGINES, LEARNED, NETWORKS, RECORDS
 from tutelage.recipes.sections import built, named_or_built, unknown
 from tutelage.students.questions import Prototypes, Uncertain
+from tutelage.students.seen import SeenPrototypes
 from tutelage.students.spreading import SpreadingStudent
 from tutelage.students.supervised import SupervisedStudent
 from tutelage.teachers.estimators import EstimatorTeachers
@@ -43,13 +44,14 @@ def require(recipe: Recipe, *, device: str, engine: str) -> None:
     for name, value, known in (("device", device, DEVICES), ("engine", engine, ENGINES)):
         if value not in known:
             raise unknown(name, value, known)
-    if recipe.teachers.kind not in NETWORKS and recipe.student.learner not in LEARNED and not recipe.about_masks:
+    networks = recipe.teachers.kind in NETWORKS or recipe.student.learner in LEARNED or recipe.about_masks
+    if not networks and recipe.aggregation.questions != "seen":
         if recipe.teachers.kind == RECORDS and device == "cuda" and has_torch():
             _has_device(device)  # images are seen through filters, there
         return
     if not has_torch():
         raise RecipeError(
-            "`recipe` must do without networks where torch is not installed (pip install 'tutelage[torch]'). "
+            "`recipe` must do without networks and filters where torch is not installed (pip install 'tutelage[torch]'). "
             f"Got {recipe.name!r} instead."
         )
     _has_device(device)
@@ -161,7 +163,13 @@ def teachers(
 
 def questions(recipe: Recipe) -> Callable[[Public, int], Any] | None:
     """Build what chooses the public records to ask about."""
-    table = {"first": None, "prototypes": Prototypes(seed=recipe.seed), "uncertain": Uncertain(seed=recipe.seed)}
+    seed = recipe.seed
+    table = {
+        "first": None,
+        "prototypes": Prototypes(seed=seed),
+        "seen": SeenPrototypes(seed=seed),
+        "uncertain": Uncertain(seed=seed),
+    }
     return table[recipe.aggregation.questions]
 
 

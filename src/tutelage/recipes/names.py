@@ -127,8 +127,9 @@ def _check_door(recipe: Any, kind: Any) -> None:
         )
     if recipe.aggregation.rounds not in (None, 1):
         raise RecipeError(f"`aggregation.rounds` must stay open for masks. Got {recipe.aggregation.rounds!r} instead.")
-    if recipe.aggregation.questions == "uncertain":
-        raise RecipeError("`aggregation.questions` must be 'first' or 'prototypes' for masks. Got 'uncertain' instead.")
+    if recipe.aggregation.questions not in ("first", "prototypes"):
+        got = recipe.aggregation.questions
+        raise RecipeError(f"`aggregation.questions` must be 'first' or 'prototypes' for masks. Got {got!r} instead.")
     if recipe.student.learner == "latent" and not codecs.is_linear(recipe.codec):
         key, words, got = "kind", LINEAR, kind
         if kind == "rescaled":

@@ -101,7 +101,7 @@ class SanitiseSection(Section):
 
 class _Asking(Section):
     queries: Count
-    questions: Literal["first", "prototypes", "uncertain"] = "first"
+    questions: Literal["first", "prototypes", "seen", "uncertain"] = "first"
     sigma: Positive | None = None
     gamma: Positive | None = None
     answers: Count | None = None

@@ -28,15 +28,7 @@ class Prototypes:
 
     def __call__(self, public: Public, count: int) -> Array:
         """Give the indices of `count` different records."""
-        codes = _codes(public, self.components)
-        centres = _centres(codes, count, self.seed)
-        chosen: list[int] = []
-        taken = np.zeros(len(codes), dtype=bool)
-        for number in range(count):  # a pool with fewer distinct records than questions goes round again
-            distance = ((codes - centres[number % len(centres)]) ** 2).sum(axis=1)
-            chosen.append(int(np.where(taken, np.inf, distance).argmin()))
-            taken[chosen[-1]] = True
-        return np.asarray(chosen)
+        return typical(_codes(public, self.components), count, seed=self.seed)
 
 
 @final
@@ -70,6 +62,18 @@ class Uncertain:
         _, first = np.unique(cluster, return_index=True)  # the least sure of each cluster
         rest = np.setdiff1d(np.arange(len(unsure)), first)[: count - len(first)]  # for clusters that came out empty
         return unsure[np.sort(np.concatenate([first, rest]))]
+
+
+def typical(codes: Array, count: int, *, seed: int) -> Array:
+    """Give the record in the middle of each of `count` clusters of codes (records, numbers): different records' indices."""
+    centres = _centres(codes, count, seed)
+    chosen: list[int] = []
+    taken = np.zeros(len(codes), dtype=bool)
+    for number in range(count):  # a pool with fewer distinct records than questions goes round again
+        distance = ((codes - centres[number % len(centres)]) ** 2).sum(axis=1)
+        chosen.append(int(np.where(taken, np.inf, distance).argmin()))
+        taken[chosen[-1]] = True
+    return np.asarray(chosen)
 
 
 def _codes(public: Public, components: int) -> Array:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.answers import Answers
-from tutelage.asking import Model, Progress, Questions, chosen_questions
+from tutelage.asking import Model, Progress, Questions, checked, chosen_questions
 from tutelage.data.dataset import Private, Public
 from tutelage.data.mapped import Rows, each, forget, write_npz
 from tutelage.metrics import dice, judged
@@ -20,6 +20,7 @@ from tutelage.privacy.curator import Codec, Curator, Sighted
 from tutelage.privacy.errors import BudgetExceeded, RecipeError
 from tutelage.privacy.mechanisms import NoisyMean
 from tutelage.privacy.sealed import Sealed
+from tutelage.rounds import Round, Rounds
 from tutelage.runs import RunFolder
 from tutelage.tasks.account import account
 from tutelage.tasks.task import VOTING, Students, trained
@@ -47,6 +48,7 @@ class Masking:
         teachers: int,
         *,
         truth: bool = True,
+        say: Progress = silent,
     ) -> None:
         if how.method not in ("mean", "gnmax"):
             raise RecipeError(f"`method` must be 'mean' or 'gnmax' for masks. Got {how.method!r} instead.")
@@ -54,7 +56,7 @@ class Masking:
             wanted = "give codes for 'mean'" if how.vectors else "cast votes for 'gnmax'"
             raise RecipeError(f"`codec` must {wanted}. Got one bounded by {type(codec.bound).__name__} instead.")
         self.public, self.how, self.codec, self.teachers, self.truth = public, how, codec, teachers, truth
-        self.chosen = chosen_questions(public, queries, questions)
+        self.chosen, self.computed = chosen_questions(public, queries, questions, say), questions is not None
 
     @property
     def adaptive(self) -> bool:
@@ -63,6 +65,7 @@ class Masking:
 
     def ask(self, curator: Curator, student: Students, folder: RunFolder, say: Progress) -> Answers:
         """Ask a twentieth at a time, or as much as memory holds; what was answered before is given again, free."""
+        self.chosen = self._settled(curator, folder)
         total, width = len(self.chosen), max(curator.codec.bound.dimension, int(np.prod(self.public.inputs.shape[1:])))
         released, asked = Rows(total, folder.private), []
         for part in _slices(total, width, most=max(1, total // 20)):
@@ -79,6 +82,17 @@ class Masking:
         if not isinstance(curator.mechanism, NoisyMean):
             return Answers(chosen, values)
         return Answers(chosen, values, codes, curator.mechanism.sigma / curator.mechanism.teachers, curator.codec)
+
+    def _settled(self, curator: Curator, folder: RunFolder) -> Array:
+        """Keep questions that were computed, and take up those of an earlier life: computed again they might be others."""
+        if not self.computed:
+            return self.chosen
+        kept = Rounds.of(folder.rounds, curator.ledger, self.public)
+        before = kept.read(0)
+        if before is None:
+            kept.keep(0, Round(self.chosen, np.zeros((len(self.chosen), 0))))  # nobody expects a mask
+            return self.chosen
+        return checked(before.chosen, len(self.chosen), self.public)
 
     def _decoded(self, curator: Curator, codes: Array, chosen: Array, folder: RunFolder, width: int) -> Array:
         """Decode what was let out, a few answers at a time: masks are as large as codes."""
