@@ -2,9 +2,10 @@
 
 40 volumes of some of them play the public pool, those of the others the test part; true masks with simulated noise play the
 teachers. No public or test patient of any split is among them. Two questions: how finely scans are laid over each other, and how
-long the student looks at the mean shape and at its own masks.
+long the student looks at the mean shape and at its own masks. A third one by itself: how many frequencies answers have.
 
     python benchmarks/chosen.py --data DIR --device cuda
+    python benchmarks/chosen.py --data DIR --device cuda --frequencies 300 1000 3000      what was measured before is kept
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +57,10 @@ def divided(everyone: Private, seed: int) -> tuple[Public, Public]:
     return tuple(Public.of(some.inputs, some.targets, source="development") for some in pair)  # type: ignore[return-value]
 
 
-def answered(pool: Public, pairs: list[tuple[float, int]]) -> list[Answers]:
+def answered(pool: Public, pairs: list[tuple[float, int]], frequencies: int = hippocampus.FREQUENCIES) -> list[Answers]:
     """Let the truth answer, with the noise of every ε and draw."""
     assert pool.targets is not None
-    codec = Flips(DCT(hippocampus.SIZE, hippocampus.FREQUENCIES, 1.0), np.zeros(pool.targets[0].size, bool), hippocampus.NORM)
+    codec = Flips(DCT(hippocampus.SIZE, frequencies, 1.0), np.zeros(pool.targets[0].size, bool), hippocampus.NORM)
     clean, sets = codec.encode(pool.targets[None].astype(np.float32))[0], []
     for epsilon, draw in pairs:
         sigma = hippocampus.built(epsilon, len(pool), TEACHERS, codec.bound).sigma / TEACHERS
@@ -67,19 +69,40 @@ def answered(pool: Public, pairs: list[tuple[float, int]]) -> list[Answers]:
     return sets
 
 
-def students(laid: Public, test: Public, pairs: list[tuple[float, int]], how: argparse.Namespace, **told: int) -> list[Row]:
-    """Train a student for every ε and draw, of these many steps whatever the noise, and score it."""
+def students(
+    laid: Public,
+    test: Public,
+    pairs: list[tuple[float, int]],
+    how: argparse.Namespace,
+    *,
+    faint: float = 1.0,
+    frequencies: int = hippocampus.FREQUENCIES,
+    **told: int,
+) -> list[Row]:
+    """Train a student for every ε and draw, of these many steps whatever the noise unless `faint` is less, and score it."""
     begin, again = (
         Training(steps=told[name], batch=4, rate=rate, augmentation=VOLUMES) for name, rate in (("begin", 2e-3), ("again", 1e-3))
     )
-    settings = Latent(begin=begin, faint=1.0, free="auto", steps=300, rate=1e-2, again=again)
+    settings = Latent(begin=begin, faint=faint, free="auto", steps=300, rate=1e-2, again=again)
     student = LatentStudent(UNet(shape=(1, *hippocampus.SIZE)), settings=settings, device=how.device, seed=told["pool"])
-    sets, found = answered(laid, pairs), []
+    sets, found = answered(laid, pairs, frequencies), []
     clear = [clearness(*pair) for pair in zip(sets, measured(sets), strict=True)]  # by which the rule goes
     for (epsilon, draw), ratio, model in zip(pairs, clear, student.fit_all(laid.unlabelled(), sets), strict=True):
         score = float(dice(model.predict(test.inputs), test.targets).mean())
         found.append({**told, "epsilon": epsilon, "draw": draw, "dice": round(score, 4), "clearness": round(ratio, 3)})
     return found
+
+
+def spectra(everyone: Private, how: argparse.Namespace) -> Iterator[Row]:
+    """Give students of answers with few and with many frequencies; pools, noise and everything else are the same."""
+    pairs = [(epsilon, 300 + draw) for epsilon, draws in ((1.0, 4), (3.0, 2), (8.0, 2)) for draw in range(draws)]
+    for number in range(how.pools):
+        pool, test = divided(everyone, number)
+        laid = aligned(pool, device=how.device)
+        for frequencies in how.frequencies:
+            told = {"frequencies": frequencies, "faint": 0.5, "pool": number, "begin": 400, "again": 400}
+            for row in students(laid, test, pairs, how, **told):
+                yield {"frequencies": frequencies, **row}
 
 
 def main() -> None:
@@ -88,8 +111,17 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--pools", type=int, default=2)
+    parser.add_argument("--frequencies", type=int, nargs="+", help="this question alone, under today's rule for faint shapes")
     how = parser.parse_args()
+    before = result.RESULTS / "chosen.json"
+    kept = json.loads(before.read_text(encoding="utf-8"))["figures"] if before.exists() else {}
     everyone, rows, start = hippocampus.read(how.data), [], time.perf_counter()
+    if how.frequencies:
+        for row in spectra(everyone, how):
+            rows.append(row)
+            print(json.dumps(row), round(time.perf_counter() - start), flush=True)
+            result.write("chosen", {**kept, "frequencies": rows})
+        return
     for number in range(how.pools):
         pool, test = divided(everyone, number)
         assert pool.targets is not None
@@ -105,7 +137,7 @@ def main() -> None:
                 found = students(laid, test, pairs, how, pool=number, begin=begin, again=again)
                 rows += [{**row, "field": field} for row in found]
                 print(json.dumps(rows[-1]), round(time.perf_counter() - start), flush=True)
-                result.write("chosen", {"rows": rows})
+                result.write("chosen", {**kept, "rows": rows})
 
 
 if __name__ == "__main__":

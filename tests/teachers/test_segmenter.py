@@ -78,6 +78,17 @@ def test_a_window_as_large_as_the_input_changes_nothing_and_smaller_ones_are_ave
         teachers.through((4,)).vote(masks.inputs[:3])
 
 
+def test_voting_through_windows_tells_one_story(masks) -> None:
+    private, told = Private.of(masks.inputs, masks.targets), []
+    teachers = Segmenter(masks.network, training=replace(masks.training, steps=1), engine="sequential", device="cpu")
+    teachers.fit(private, private.split(2))
+    teachers.through((4, 4, 4)[: masks.targets.ndim - 1]).vote(masks.inputs[:3], progress=lambda *now: told.append(now))
+    assert len({total for _, total in told}) == 1
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+    assert told[-1][0] == told[-1][1]
+    assert sum(done == total for done, total in told) == 1
+
+
 def peeked(votes: Sealed) -> np.ndarray:
     """Read votes past their seal: for tests alone."""
     kept: list[np.ndarray] = []

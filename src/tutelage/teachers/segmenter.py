@@ -69,9 +69,11 @@ class Segmenter(Networked):
         queries = as_inputs(inputs).numpy()
         space = queries.shape[2:]
         total, seen = np.zeros((len(self), len(queries), *space), np.float32), np.zeros(space, np.float32)
-        for place in windows(space, self._seen(space)):
+        places = list(windows(space, self._seen(space)))
+        for number, place in enumerate(places):
             part = (slice(None), slice(None), *place)
-            total[part] += self.ensemble.probabilities(queries[part], dtype=np.float32, progress=progress)
+            tell = None if progress is None else _part(progress, number, len(places))
+            total[part] += self.ensemble.probabilities(queries[part], dtype=np.float32, progress=tell)
             seen[place] += 1
         total /= seen
         return Sealed(total.astype(np.float16))
@@ -83,3 +85,8 @@ class Segmenter(Networked):
         if len(self.window) != len(space):
             raise RecipeError(f"`window` must have {len(space)} sizes, one per side. Got {self.window!r} instead.")
         return tuple(min(have, want) for have, want in zip(space, self.window, strict=True))
+
+
+def _part(progress: Progress, number: int, parts: int) -> Progress:
+    """Count one of several equal pieces of work as a part of all: a bar that began again would say that it was done."""
+    return lambda done, total: progress(number * total + done, parts * total)
