@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+pytest.importorskip("torch")
+
 from tutelage.data.dataset import Public
 from tutelage.data.digits import digits
 from tutelage.features.seeing import Seeing
@@ -16,25 +18,30 @@ def pool() -> Public:
     return digits()[1]
 
 
-def strokes(*, rare: int = 20, others: int = 400) -> tuple[Public, np.ndarray]:
-    """Draw bars at many places, and a few crosses: their ink lies where bars have it, but no bar has a crossing."""
-    generator, images = np.random.default_rng(0), np.zeros((others + rare, 1, 20, 20), np.float32)
+def sevens(*, barred: int = 30, others: int = 600) -> tuple[Public, np.ndarray]:
+    """Draw sevens of many sizes and slants, half of them with a foot, and a few with a bar through the stem."""
+    generator, images = np.random.default_rng(0), np.zeros((others + barred, 1, 28, 28), np.float32)
     for number, image in enumerate(images[:, 0]):
-        row, column = generator.integers(3, 17, 2)
-        if number >= others or number % 2:
-            image[row, max(0, column - 4) : column + 5] = 1
-        if number >= others or not number % 2:
-            image[max(0, row - 4) : row + 5, column] = 1
+        top, left = generator.integers(4, 8), generator.integers(5, 9)
+        width, height, slant = generator.integers(10, 14), generator.integers(14, 18), generator.uniform(0.3, 0.7)
+        image[top : top + 2, left : left + width] = 1
+        for row in range(height):
+            stem = int(left + width - 1 - slant * row)
+            image[top + row, stem - 1 : stem + 2] = 1
+        middle, stem = top + height // 2, int(left + width - 1 - slant * height / 2)
+        if number >= others:
+            image[middle : middle + 2, stem - 4 : stem + 5] = 1
+        elif number % 2:
+            image[top + height - 2 : top + height, left : left + width] = 1
     return Public.of(images), np.arange(len(images)) >= others
 
 
 def test_filters_find_a_rare_kind_that_pixels_do_not_tell_apart() -> None:
-    pool, crosses = strokes()
-    how = Seeing(axes=3, filters=20, patch=5, grid=1)
-    found = [crosses[SeenPrototypes(how, seed=seed)(pool, 8)].sum() for seed in range(3)]
-    missed = [crosses[Prototypes(seed=seed)(pool, 8)].sum() for seed in range(3)]
+    pool, rare = sevens()
+    found = [rare[SeenPrototypes(seed=seed)(pool, 20)].sum() for seed in range(3)]
+    missed = [rare[Prototypes(seed=seed)(pool, 20)].sum() for seed in range(3)]
     assert min(found) >= 1
-    assert max(missed) == 0
+    assert sum(missed) < sum(found)
 
 
 def test_what_filters_choose_depends_on_inputs_and_seed_alone(pool: Public) -> None:
@@ -55,7 +62,7 @@ def test_filters_tell_how_far_they_are(pool: Public) -> None:
 
 
 def test_a_pool_smaller_than_the_axes_is_seen_along_fewer() -> None:
-    pool, _ = strokes(rare=2, others=20)
+    pool, _ = sevens(barred=2, others=20)
     assert len(SeenPrototypes()(pool, 5)) == 5
 
 

@@ -10,6 +10,8 @@ from tests.walk.tiny_masks import mask_run
 
 import tutelage as tt
 
+KEPT = "release/rounds/1.npz"
+
 
 class Restless:
     """Chooses other records in every life, as clusters do that are computed with other rounding."""
@@ -21,35 +23,38 @@ class Restless:
         return np.random.default_rng(Restless.lives).permutation(len(public))[:count]
 
 
+def killed(walk: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """Die after three answers, and give the questions that were kept."""
+    with monkeypatch.context() as patched:
+        kill_after(patched, 3)
+        with pytest.raises(Killed):
+            walk(place, questions=Restless())
+    return np.asarray(np.load(place / KEPT)["chosen"])
+
+
+def resumed(walk: Any, place: Path) -> np.ndarray:
+    """Go on, and give the records that were answered."""
+    answers = walk(place, questions=Restless(), resume=True).answers
+    return answers.chosen if hasattr(answers, "chosen") else np.flatnonzero(answers.values >= 0)
+
+
 def told(what: list[str]) -> Any:
     return lambda title, done, total: what.append(title)
 
 
 @pytest.mark.parametrize("walk", [tiny_run, mask_run])
 def test_a_resumed_run_asks_what_it_asked_before(walk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        kill_after(patched, 3)
-        with pytest.raises(Killed):
-            walk(tmp_path / "run", questions=Restless())
-    kept = np.load(tmp_path / "run/release/rounds/1.npz")["chosen"]
-    outcome = walk(tmp_path / "run", questions=Restless(), resume=True)
-    answers = outcome.answers
-    heard = answers.chosen if hasattr(answers, "chosen") else np.flatnonzero(answers.values >= 0)
+    kept = killed(walk, tmp_path / "run", monkeypatch)
+    heard = resumed(walk, tmp_path / "run")
     assert set(heard.tolist()) < set(kept.tolist())  # all but the block that was paid for and never heard
     assert len(heard) > 0.8 * len(kept)
 
 
 @pytest.mark.parametrize("walk", [tiny_run, mask_run])
 def test_without_the_file_other_questions_are_asked(walk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as patched:
-        kill_after(patched, 3)
-        with pytest.raises(Killed):
-            walk(tmp_path / "run", questions=Restless())
-    path = tmp_path / "run/release/rounds/1.npz"
-    kept = np.load(path)["chosen"]
-    path.unlink()  # the broken twin
-    answers = walk(tmp_path / "run", questions=Restless(), resume=True).answers
-    heard = answers.chosen if hasattr(answers, "chosen") else np.flatnonzero(answers.values >= 0)
+    kept = killed(walk, tmp_path / "run", monkeypatch)
+    (tmp_path / "run" / KEPT).unlink()  # the broken twin
+    heard = resumed(walk, tmp_path / "run")
     assert not set(heard.tolist()) <= set(kept.tolist())
 
 
