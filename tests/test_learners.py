@@ -142,6 +142,15 @@ def test_questions_by_name() -> None:
         assert isinstance(learners.questions(recipe), kind)
 
 
+def test_filters_that_choose_questions_need_torch_too(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plain = embedded("digits")
+    seen = plain.model_copy(update={"aggregation": plain.aggregation.model_copy(update={"questions": "seen"})})
+    monkeypatch.setitem(sys.modules, "torch", None)
+    learners.require(plain, device="auto", engine="auto")
+    with pytest.raises(RecipeError, match=r"`recipe` must do without networks and filters where torch is not installed"):
+        learners.require(seen, device="auto", engine="auto")
+
+
 def test_a_recipe_with_networks_is_read_but_not_run_without_torch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
     recipe = embedded("pate/mnist-ours")
