@@ -494,7 +494,10 @@ def main() -> None:
     parser.add_argument("--epsilons", type=float, nargs="+", default=[1.0, 3.0, 8.0])
     parser.add_argument("--codecs", nargs="*", default=["orthant"])
     parser.add_argument(
-        "--aligned", nargs="*", default=["orthant"], help="codecs on the pool whose volumes were laid over each other"
+        "--aligned",
+        nargs="*",
+        default=["orthant, 3000 frequencies"],
+        help="codecs on the pool whose volumes were laid over each other",
     )
     parser.add_argument("--also", nargs="+", default=[], help="further codecs, on the first of the splits alone")
     parser.add_argument("--free", nargs="+", default=["auto"])

@@ -28,6 +28,7 @@ import numpy as np
 import result
 from tutelage.data import load
 from tutelage.data.dataset import Public
+from tutelage.nets.inputs import pick_device
 from tutelage.nets.networks import ConvNet
 from tutelage.nets.training import Training
 from tutelage.privacy import accounting
@@ -70,6 +71,7 @@ def judged(pool: Public, choice: str, questions: int, seed: int, how: argparse.N
         "choice": choice,
         "questions": questions,
         "steps": settings.steps,
+        "device": str(pick_device(how.device)),
         "seed": seed,
         "sigma": round(sigma, 1),
         "wrong_answers": int((labels[asked] != truth[asked]).sum()),
@@ -108,12 +110,12 @@ def table(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Give mean and deviation over the seeds."""
     kinds: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
     for row in rows:
-        kinds.setdefault((row["choice"], row["questions"], row["steps"], row["sigma"]), []).append(row)
+        kinds.setdefault((row["choice"], row["questions"], row["steps"], row["device"], row["sigma"]), []).append(row)
     found = []
-    for (choice, questions, steps, sigma), some in sorted(kinds.items()):
+    for (choice, questions, steps, device, sigma), some in sorted(kinds.items()):
         scores = [row["pool"] for row in some]
         wrong = float(np.mean([row["wrong_answers"] for row in some]))
-        facts = {"choice": choice, "questions": questions, "steps": steps, "sigma": sigma, "seeds": len(some)}
+        facts = {"choice": choice, "questions": questions, "steps": steps, "device": device, "sigma": sigma, "seeds": len(some)}
         spread = float(np.std(scores, ddof=1)) if len(scores) > 1 else None
         found.append({**facts, "wrong_answers": wrong, "pool": float(np.mean(scores)), "deviation": spread})
     return found

@@ -200,6 +200,16 @@ def test_how_clear_a_shape_is_does_not_hang_on_its_own_noise(codec: Any) -> None
     assert np.std(found) / 200**0.5 < 0.1
 
 
+def test_more_measurements_of_a_shape_do_not_make_it_fainter() -> None:
+    """A field of 10 x 10 waves: 256 frequencies say what 100 do, and a little more. The twin divides by all of them."""
+    _, masks = blobs(40, 0)
+    few, many = (answered(masks, 1e-3, codec=DCT((16, 16), count, 1e3)) for count in (100, 256))
+    clear = [latent.clearness(answers, latent.measured([answers])[0]) for answers in (few, many)]
+    assert clear[1] == pytest.approx(clear[0], rel=0.05)
+    assert clear[1] >= clear[0] * 0.999
+    assert clear[1] * 100 / 256 < 0.5 * clear[0]
+
+
 def test_every_release_takes_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     images, masks = blobs(10, 0)
     lengths, told, train = [], [], latent.train_masks

@@ -73,6 +73,7 @@ TUNED = (
     "public or drawn images; how scans are aligned, how smooth a mean shape is and how long it is learned: true masks of "
     "published hippocampi, which may be of any of these patients"
 )
+FREQUENCIES = 3000  # of masks that are let out as they are; benchmarks/chosen.py
 TOGETHER = 500  # networks of regions in one stack: some 30 GB
 PRICED = "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
 WINS = "Where a control or a baseline wins: {}."
@@ -237,7 +238,7 @@ def _codec(bench: Bench, study: Study, column: Column, sigma: float, folder: Run
         return _regions(study)
     if column.codec == "flips":
         norm = study.norm or public_norm(np.asarray(study.shapes.targets))
-        kept, looked = min(1000, math.prod(shape) // 4), None if study.norm else provenance(study.shapes)
+        kept, looked = min(FREQUENCIES, math.prod(shape) // 4), None if study.norm else provenance(study.shapes)
         return Flips(DCT(shape, kept, 1.0), np.zeros(math.prod(shape), dtype=bool), norm, provenance=looked)
     if column.codec == "pca":
         return _components(study, column)

@@ -27,7 +27,7 @@ from tutelage.nets.training import State, Training
 from tutelage.nets.unet import UNet, Which, free_parameters
 from tutelage.nets.warps import VOLUMES
 from tutelage.privacy.errors import RecipeError
-from tutelage.students.shapes import HALF, mean_shape
+from tutelage.students.shapes import HALF, freedoms, mean_shape
 from tutelage.students.stack import Progress, settled, starting, train_masks
 
 log = logging.getLogger("tutelage.students")
@@ -189,10 +189,13 @@ def patience(answers: Answers, found: Measured, how: Latent) -> int:
 
 
 def clearness(answers: Answers, found: Measured) -> float:
-    """Estimate the square of what the mean shape measures over that of its noise; noise alone is about 0, and may be below."""
+    """Estimate the square of what the mean shape measures over its noise; noise alone is about 0, and may be below.
+
+    Noise is counted on as many numbers as a smooth shape has at most: more measurements of it do not make it fainter.
+    """
     mean = found[1].mean(axis=0, dtype=np.float64)  # (dimension,)
-    noise = len(mean) * answers.sigma**2 / len(answers)
-    return float(mean @ mean) / noise - 1
+    signal = float(mean @ mean) * len(answers) / answers.sigma**2 - len(mean)
+    return signal / min(len(mean), freedoms(answers.values.shape[1:]))
 
 
 def told_shape(answers: Answers, found: Measured, place: torch.device) -> npt.NDArray[Any]:

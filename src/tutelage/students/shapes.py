@@ -99,6 +99,11 @@ def known_beside(matrix: Tensor, told: Tensor, decoded: Tensor) -> tuple[Tensor,
     return (rest, inverse) if rest.norm() > LITTLE * decoded.norm() else None
 
 
+def freedoms(shape: tuple[int, ...]) -> int:
+    """Count the waves of a smooth shape's field."""
+    return math.prod(min(WAVES, size) for size in shape)
+
+
 def _waves(shape: torch.Size, place: torch.device) -> tuple[list[Tensor], Tensor]:
     """Give the cosines along every side, (waves, size) each, and how large each product of them may be, (*waves)."""
     waves = [_cosines(size, min(WAVES, size)).to(place) for size in shape]
