@@ -173,6 +173,19 @@ def test_a_scan_prints_no_name(tmp_path: Path) -> None:
     assert "smith" not in f"{scan!r} {scan}"
 
 
+def test_a_task_that_is_one_folder_further_in_is_pointed_at(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="medicaldecathlon"):
+        Volumes.decathlon(tmp_path, size=(4, 4, 4))
+    task(tmp_path / "organs")
+    with pytest.raises(DataError, match=r"Is it .*organs'\?"):
+        Volumes.decathlon(tmp_path, size=(4, 4, 4))
+    (tmp_path / "organs" / "labelsTr" / "organ_001.nii.gz").unlink()
+    with pytest.raises(DataError) as caught:
+        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4))
+    assert "Is it" not in str(caught.value)
+    assert "medicaldecathlon" not in str(caught.value)
+
+
 def test_refusals_name_no_patient(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="`directory` must be an existing folder"):
         Volumes.decathlon(tmp_path / "absent", size=(4, 4, 4))

@@ -71,6 +71,7 @@ class Volumes:
             raise DataError(
                 "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
                 f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
+                + _elsewhere(root)
             )
         patients = _patients(root, images)
         scans = tuple(Scan((images[name],), masks[name], patients[name]) for name in sorted(images))
@@ -216,6 +217,14 @@ def _folder(directory: Path | str) -> Path:
     if not root.is_dir():
         raise DataError(f"`directory` must be an existing folder. Got {str(root)!r} instead.")
     return root
+
+
+def _elsewhere(root: Path) -> str:
+    """Say where a Decathlon task is, if it is not here: one folder further in, or where it is published."""
+    if (root / "imagesTr").is_dir():
+        return ""
+    inside = sorted(place for place in root.iterdir() if (place / "imagesTr").is_dir())
+    return f" Is it {str(inside[0])!r}?" if inside else " The Decathlon's tasks are published at http://medicaldecathlon.com."
 
 
 def _named(folder: Path) -> dict[str, Path]:
