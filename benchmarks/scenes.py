@@ -137,10 +137,10 @@ class Silhouettes:
     def __init__(self, device: str) -> None:
         self.device = device
 
-    def teach(self, private: Pool, shards: list[np.ndarray], how: Training) -> Ensemble:
+    def teach(self, private: Pool, shards: list[np.ndarray], how: Training, distorted: Any = SILHOUETTES) -> Ensemble:
         """Train one network per shard of scenes."""
         material = private.crops.lessons((shard, private.truth[shard]) for shard in shards)
-        return fitted(self.factory, *material, replace(how, augmentation=SILHOUETTES), 0, self.device)
+        return fitted(self.factory, *material, replace(how, augmentation=distorted), 0, self.device)
 
     def votes(self, ensemble: Ensemble, pool: Pool) -> np.ndarray:
         """Let every network choose a region or none: (networks, scenes)."""
@@ -162,17 +162,16 @@ class UNets:
     def __init__(self, device: str) -> None:
         self.device = device
 
-    def teach(self, private: Pool, shards: list[np.ndarray], how: Training) -> Ensemble:
+    def teach(self, private: Pool, shards: list[np.ndarray], how: Training, distorted: Any = SCENES) -> Ensemble:
         """Train one network per shard of scenes."""
-        return self._fit(private, [(shard, private.truth[shard]) for shard in shards], how, 0)
+        return self._fit(private, [(shard, private.truth[shard]) for shard in shards], how, 0, distorted)
 
-    def _fit(self, pool: Pool, lessons: list[Answered], how: Training, seed: int) -> Ensemble:
+    def _fit(self, pool: Pool, lessons: list[Answered], how: Training, seed: int, distorted: Any = SCENES) -> Ensemble:
         rows, chosen = (np.concatenate(parts) for parts in zip(*lessons, strict=True))
         masks = (pool.labels[rows] == chosen[:, None, None]).astype(np.uint8)
         parts = [np.arange(low, high) for low, high in itertools.pairwise(np.cumsum([0, *(len(one) for one, _ in lessons)]))]
-        return fitted(
-            self.factory, pool.images[rows], masks, parts, replace(how, augmentation=SCENES, batch=16), seed, self.device
-        )
+        how = replace(how, augmentation=distorted, batch=16)
+        return fitted(self.factory, pool.images[rows], masks, parts, how, seed, self.device)
 
     def votes(self, ensemble: Ensemble, pool: Pool, members: int = 1) -> np.ndarray:
         """Let every network choose a region or none (networks, scenes); as many neighbours as `members` choose together."""

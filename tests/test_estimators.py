@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tutelage as tt
-from tutelage.estimators import ESTIMATORS, REGRESSORS, Regressed, estimator, flat, load, store
+from tutelage.estimators import ESTIMATORS, REGRESSORS, Regressed, estimator, flat, grow, load, store
 from tutelage.privacy.errors import DataError, RecipeError
 
 INPUTS = np.random.default_rng(0).normal(size=(60, 4, 3)).astype(np.float32)
@@ -28,6 +28,28 @@ def test_models_come_back_as_they_were_stored(kind: str, tmp_path: Path) -> None
 def test_a_seed_fixes_a_model(kind: str) -> None:
     one, two = (estimator(kind, seed=3).fit(flat(INPUTS), TARGETS).predict(flat(INPUTS) + 0.1) for _ in range(2))
     assert np.array_equal(one, two)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in ESTIMATORS if not kind.startswith("levelled")])
+def test_a_model_that_tells_how_far_it_is_comes_out_the_same(kind: str) -> None:
+    told: list[tuple[int, int]] = []
+    slow = grow(estimator(kind, seed=3), flat(INPUTS), TARGETS, lambda *step: told.append(step))
+    quick = estimator(kind, seed=3).fit(flat(INPUTS), TARGETS)
+    assert slow.get_params() == quick.get_params()
+    new = flat(INPUTS) + 0.1
+    scores = [(getattr(model, "predict_proba", None) or model.predict)(new) for model in (slow, quick)]
+    assert np.array_equal(*scores)
+    assert told[-1][0] == told[-1][1]
+    assert len(told) == (slow.n_estimators // 10 if hasattr(slow, "n_estimators") else 2)  # as begun and as done
+
+
+def test_levels_and_regressions_tell_too() -> None:
+    told: list[tuple[int, int]] = []
+    estimator("levelled-bagged").fit(flat(INPUTS), TARGETS, progress=lambda *step: told.append(step))
+    assert told == [(count, 50) for count in (10, 20, 30, 40, 50)]
+    told.clear()
+    Regressed("linear").fit(flat(INPUTS), np.eye(3)[TARGETS], progress=lambda *step: told.append(step))
+    assert told == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)

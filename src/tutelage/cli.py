@@ -6,7 +6,6 @@ import json
 import math
 import os
 import sys
-import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,6 +20,7 @@ from tutelage.console import figure as _figure
 from tutelage.console import percent as _percent
 from tutelage.console import say as _say
 from tutelage.console import table as _table
+from tutelage.console import unforeseen
 from tutelage.console import warn as _warn
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import Error, RecipeError
@@ -54,12 +54,8 @@ def main() -> None:
         name = error.filename or "a file"
         _fail("OSError", f"files must be readable and writable. Got «{error.strerror}» for {name} instead.", code=2)
     except Exception as error:
-        if os.environ.get("TUTELAGE_TRACEBACK"):
-            raise
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        where = f"{Path(place.filename).name}:{place.lineno}"
-        said = f"failed at {where}. Its message may quote private values: TUTELAGE_TRACEBACK=1 shows it."
-        _fail(type(error).__name__, said, code=1)
+        kind, said = unforeseen(error).split(" ", 1)
+        _fail(kind, f"failed {said}", code=1)
 
 
 def _fail(kind: str, message: str, *, code: int) -> None:
@@ -391,9 +387,11 @@ def reproduce_pate(
     as_json: AsJson = False,
 ) -> None:
     """Run the papers' PATE and ours, row by row: published beside ours, with controls. Finished rows are not run again."""
+    from tutelage.recipes.learners import possible
     from tutelage.reproduction import pate
     from tutelage.reproduction.rows import chosen
 
+    possible(device=device, engine=engine)
     results, rows = [], chosen(tuple(only or ()), small=small)
     earlier = pate.before(out, rows)
     for row in rows:
@@ -427,9 +425,10 @@ def _show_pate(results: list[Any]) -> None:
     prices = ("ε published", "ε", "sanitised", "raw", "answered of asked")
     quality = tuple(name for name in HEADINGS if name not in ("row", *prices))
     for title, names in (("PATE: accuracy, published and ours", quality), ("PATE: what it cost", prices)):
-        table = _table(title, "row", *names)
+        told = [name for name in names if any(row[name] for row in rows)]
+        table = _table(title, "row", *told)
         for row in rows:
-            table.add_row(row["row"], *(row[name] for name in names))
+            table.add_row(row["row"], *(row[name] for name in told))
         _console().print(table)
     _say(CAPTION)
 
@@ -454,7 +453,7 @@ def reproduce_segmentation(
         findings = made(
             tuple(only or ()), out, small=small, data=data, public_data=public_data, seeds=seeds, device=device, tell=tell
         )
-    raise typer.Exit(told(findings, out, as_json=as_json, device=device))
+    raise typer.Exit(told(findings, out, as_json=as_json))
 
 
 @app.command()

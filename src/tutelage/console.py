@@ -6,8 +6,10 @@ import json
 import math
 import os
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -32,6 +34,15 @@ def warn(said: Sequence[str]) -> None:
     """Print warnings."""
     for warning in said:
         say(f"warning: {warning}", style="yellow")
+
+
+def unforeseen(error: Exception) -> str:
+    """Tell a failure's kind and place, and withhold its message, which may quote private values; or let it go on, if wanted."""
+    if os.environ.get("TUTELAGE_TRACEBACK"):
+        raise error
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{Path(place.filename).name}:{place.lineno}"
+    return f"{type(error).__name__} at {where}. Its message may quote private values: TUTELAGE_TRACEBACK=1 shows it."
 
 
 def table(title: str, *headings: str, numbers: bool = True, lines: bool = False) -> Table:

@@ -17,6 +17,8 @@ import numpy.typing as npt
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 
 Array = npt.NDArray[Any]
+Progress = Callable[[int, int], None]  # (done, in all)
+TREES = 10  # that are grown before the next word
 
 # What skops does not trust by itself and our kinds hold: compiled parts that are data, not code, and our own class.
 _TRUSTED = (
@@ -28,6 +30,25 @@ _TRUSTED = (
     "tutelage.estimators.Levelled",
     "tutelage.estimators.Regressed",
 )
+
+
+def grow(model: Any, inputs: Array, targets: Array, progress: Progress | None = None) -> Any:
+    """Fit a scikit-learn model; trees some at a time, so that many of them can tell how far they are. They are the same trees."""
+    total = getattr(model, "n_estimators", 0)
+    if progress is None or total <= TREES or not hasattr(model, "warm_start"):
+        tell = progress or (lambda *_: None)
+        tell(0, 1)
+        model.fit(inputs, targets)
+        tell(1, 1)
+        return model
+    model.set_params(warm_start=True)
+    try:
+        for count in (*range(TREES, total, TREES), total):
+            model.set_params(n_estimators=count).fit(inputs, targets)
+            progress(count, total)
+    finally:
+        model.set_params(n_estimators=total, warm_start=False)
+    return model
 
 
 def _linear(seed: int) -> Any:
@@ -77,9 +98,9 @@ class Levelled:
     def __init__(self, model: Any) -> None:
         self.model, self.shares = model, np.ones(0)
 
-    def fit(self, inputs: Array, targets: Array) -> Levelled:
+    def fit(self, inputs: Array, targets: Array, *, progress: Progress | None = None) -> Levelled:
         """Fit the model, and count the classes."""
-        self.model.fit(inputs, targets)
+        grow(self.model, inputs, targets, progress)
         _, counts = np.unique(targets, return_counts=True)
         self.shares = counts / len(targets)
         return self
@@ -166,11 +187,15 @@ class Regressed:
         self.kind, self.seed, self.count = kind, seed, 0
         self.models: list[Any] = []
 
-    def fit(self, inputs: Array, shares: Array) -> Regressed:
+    def fit(self, inputs: Array, shares: Array, *, progress: Progress | None = None) -> Regressed:
         """Learn from shares (records, classes) that add up to one; of two classes one says all."""
         self.count = shares.shape[1]
         columns = shares.T if self.count > 2 else shares.T[1:]
-        self.models = [REGRESSORS[self.kind](self.seed).fit(inputs, column) for column in columns]
+        self.models = []
+        for column in columns:
+            self.models.append(REGRESSORS[self.kind](self.seed).fit(inputs, column))
+            if progress:
+                progress(len(self.models), len(columns))
         return self
 
     @property

@@ -3,6 +3,7 @@
 import math
 import stat
 import traceback
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -1011,3 +1012,43 @@ def test_a_figure_over_budget_is_refused_unread(tmp_path: Path, private: Path, m
         monkeypatch.setattr(Sealed, "load", lambda path: pytest.fail("read without a charge"))
         with pytest.raises(BudgetExceeded):
             curator.sanitised_epsilon(SmoothNumber(0.01, 0.1), order=ORDER)
+
+
+# ── at size ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Crowd:
+    """A thousand teachers, who all say the input's last digit."""
+
+    def vote(self, inputs: np.ndarray) -> Sealed:
+        return Sealed(np.tile((inputs[:, 0] % CLASSES).astype(np.uint8), (1000, 1)))
+
+
+class Spendthrift:
+    """The twin: every vote as ten numbers of eight bytes."""
+
+    def __init__(self, codec: Votes) -> None:
+        self.codec, self.bound = codec, codec.bound
+
+    def encode(self, ballots: np.ndarray) -> np.ndarray:
+        return self.codec.encode(ballots).astype(np.float64)
+
+    def decode(self, codes: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+        return np.asarray(self.codec.decode(codes, inputs))
+
+
+def peak(codec: Any, place: Path) -> float:
+    """Give the most memory that 1,000 votes on each of 10,000 questions take, in GiB."""
+    with Ledger(place, Budget(1e6, DELTA)) as book:
+        curator = Curator(Crowd(), codec, GNMax(CLASSES, 40.0), book)
+        tracemalloc.start()
+        answers = curator.answer(np.arange(10_000.0)[:, None])
+        most = tracemalloc.get_traced_memory()[1] / 2**30
+        tracemalloc.stop()
+    assert np.array_equal(answers, np.arange(10_000) % CLASSES)
+    return most
+
+
+def test_a_thousand_teachers_vote_on_ten_thousand_questions_in_little_memory(tmp_path: Path) -> None:
+    assert peak(Votes(CLASSES), tmp_path / "book.sqlite") < 0.5
+    assert peak(Spendthrift(Votes(CLASSES)), tmp_path / "other.sqlite") > 0.5

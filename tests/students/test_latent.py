@@ -186,7 +186,9 @@ def test_a_shape_fainter_than_its_noise_is_learned_for_part_of_the_time() -> Non
     assert [steps(100.0, replace(how, faint=share)) for share in (1.0, 0.2, 1e-9)] == [101, 20, 1]
 
 
-@pytest.mark.parametrize("codec", [Flips(DCT((16, 16), 64, 1.0), np.zeros(256, bool), 12.0), DCT((16, 16), 9, 12.0)])
+@pytest.mark.parametrize(
+    "codec", [Flips(DCT((16, 16), 64, 1.0), np.zeros(256, bool), 12.0), DCT((16, 16), 9, 12.0), DCT((16, 16), 256, 12.0)]
+)
 def test_how_clear_a_shape_is_does_not_hang_on_its_own_noise(codec: Any) -> None:
     """Many draws at one noise: their mean is the truth. The twin, which takes noise for shape, is off by one."""
     _, masks = blobs(40, 0)
@@ -196,7 +198,8 @@ def test_how_clear_a_shape_is_does_not_hang_on_its_own_noise(codec: Any) -> None
         found.append(latent.clearness(answers, latent.measured([answers])[0]))
     exact = answered(masks, 1e-6, codec=codec).measured()
     signal = float(np.square(exact.values.mean(axis=0)).sum())
-    assert np.mean(found) == pytest.approx(signal / (len(exact.matrix) * sigma**2 / 40), abs=5 * np.std(found) / 200**0.5)
+    counted = min(len(exact.matrix), 100)  # noise on more numbers than a field of 10 x 10 waves has is taken off, and not counted
+    assert np.mean(found) == pytest.approx(signal / (counted * sigma**2 / 40), abs=5 * np.std(found) / 200**0.5)
     assert np.std(found) / 200**0.5 < 0.1
 
 
@@ -207,7 +210,6 @@ def test_more_measurements_of_a_shape_do_not_make_it_fainter() -> None:
     clear = [latent.clearness(answers, latent.measured([answers])[0]) for answers in (few, many)]
     assert clear[1] == pytest.approx(clear[0], rel=0.05)
     assert clear[1] >= clear[0] * 0.999
-    assert clear[1] * 100 / 256 < 0.5 * clear[0]
 
 
 def test_every_release_takes_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:

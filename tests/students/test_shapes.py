@@ -15,7 +15,7 @@ from tutelage.codecs.pca import PCA
 from tutelage.data.dataset import Public
 from tutelage.metrics import dice
 from tutelage.students.latent import measured, told_shape
-from tutelage.students.shapes import as_large, mean_shape
+from tutelage.students.shapes import _waves, as_large, freedoms, mean_shape
 
 EVERYTHING = DCT((16, 16), 256, 1e3)  # all frequencies: noise on a code is as much noise on every pixel
 
@@ -164,3 +164,8 @@ def test_scaling_follows_the_volume_alone() -> None:
     assert np.array_equal(as_large(shape, -5.0, 0.1), shape)
     assert not as_large(np.zeros(100), 30.0, 1.0).any()
     assert np.array_equal(as_large(shape * 2, 30.0, 1.0), shape * 2)  # a third and more of it is above one half
+
+
+@pytest.mark.parametrize(("shape", "count"), [((32, 48, 32), 1000), ((16, 16), 100), ((4, 12), 40)])
+def test_a_field_has_as_many_freedoms_as_waves(shape: tuple[int, ...], count: int) -> None:
+    assert freedoms(shape) == _waves(torch.Size(shape), torch.device("cpu"))[1].numel() == count

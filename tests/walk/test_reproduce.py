@@ -139,6 +139,24 @@ def test_one_bad_row_stops_no_other_and_loses_no_summary(
     assert "MNIST, ours, small: failed" in (tmp_path / "all" / "pate.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("words", [("--engine", "rayy"), ("--device", "tpu")])
+def test_options_are_refused_before_the_first_row(
+    words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    said = call([*WORDS, *words, "--out", str(tmp_path / "out")], monkeypatch, capsys)
+    assert said.code == 2
+    assert f"`{words[0][2:]}` must be one of" in said.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_column_without_a_figure_is_not_shown(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = call([*WORDS, "--out", str(out)], monkeypatch, capsys)
+    assert "plurality" in said.out
+    assert "boosted" not in said.out.replace("boosted trees: a strong learner", "")
+
+
 def test_the_summary_keeps_what_was_finished_before(
     out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -231,7 +231,8 @@ def test_votes_for_regions_are_a_column_too(tmp_path: Path) -> None:
 
 def test_the_page_and_the_plain_file_say_the_same(tmp_path: Path) -> None:
     found = [made("teachers", tiny(tmp_path)), Finding(name="x", title="another", settings="", missing="`data` must be here.")]
-    plain, page = segmentation.write(found, tmp_path)
+    segmentation.write(found, tmp_path)
+    plain, page = segmentation.pages(tmp_path)
     record = json.loads(plain.read_text(encoding="utf-8"))
     assert [one["name"] for one in record["figures"]] == ["teachers", "x"]
     assert set(record) == {"name", "command", "machine", "versions", "figures"}
@@ -273,3 +274,42 @@ def test_full_size_without_files_says_which(
     said = capsys.readouterr().out
     assert "`data` must hold hippocampus" in said
     assert "`data` must hold sisi/raw_images" in said
+    assert str(tmp_path / "none") in said.replace("\n", "")
+
+
+def test_a_figure_that_fails_takes_no_other_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for part in ("imagesTr", "labelsTr"):  # a folder is there, and nothing is in it
+        (tmp_path / "data" / "hippocampus" / part).mkdir(parents=True)
+    words = ("--small", "--out", str(tmp_path / "out"), "--data", str(tmp_path / "data"))
+    monkeypatch.setattr(studies, "thesis", lambda bench: bench.patients)  # at full size these are read
+    assert call("--only", "thesis-stages", "--only", "teachers", *words, monkeypatch=monkeypatch) == 2
+    assert "failed: DataError: `directory` must hold imagesTr" in capsys.readouterr().out
+    failed, other = summary(tmp_path / "out")
+    assert (other["name"], other["failed"]) == ("teachers", "")
+    assert failed["failed"].startswith("DataError")
+    assert "**Failed**: DataError" in (tmp_path / "out" / "segmentation.md").read_text(encoding="utf-8")
+    # A failure is not kept, and what was finished before stays in the summary of what is asked for later.
+    monkeypatch.setattr(studies, "thesis", lambda _: 1 / 0)
+    assert call("--only", "thesis-stages", *words, monkeypatch=monkeypatch) == 2
+    failed, other = summary(tmp_path / "out")
+    assert failed["failed"].startswith("ZeroDivisionError at test_reproduce_segmentation.py:")
+    assert (other["name"], other["failed"]) == ("teachers", "")
+    monkeypatch.setenv("TUTELAGE_TRACEBACK", "1")
+    with pytest.raises(ZeroDivisionError):
+        call("--only", "thesis-stages", *words, monkeypatch=monkeypatch)
+
+
+def summary(out: Path) -> list[dict[str, Any]]:
+    return list(json.loads((out / "segmentation.json").read_text(encoding="utf-8"))["figures"])
+
+
+def test_what_was_made_is_written_before_the_next_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def killed(_: Bench) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(studies, "thesis", killed)
+    words = ("--small", "--out", str(tmp_path), "--data", str(tmp_path / "none"))
+    assert call("--only", "components", "--only", "thesis-stages", *words, monkeypatch=monkeypatch) == 130
+    assert [one["name"] for one in summary(tmp_path)] == ["components"]

@@ -41,9 +41,7 @@ def check(recipe: Recipe) -> None:
 def require(recipe: Recipe, *, device: str, engine: str) -> None:
     """Refuse a run that this machine cannot do, before any data is read or written."""
     recipe = linear.inherited(recipe)  # what an heir needs, the run needs
-    for name, value, known in (("device", device, DEVICES), ("engine", engine, ENGINES)):
-        if value not in known:
-            raise unknown(name, value, known)
+    known(device=device, engine=engine)
     networks = recipe.teachers.kind in NETWORKS or recipe.student.learner in LEARNED or recipe.about_masks
     if not networks and recipe.aggregation.questions != "seen":
         if recipe.teachers.kind == RECORDS and device == "cuda" and has_torch():
@@ -60,6 +58,20 @@ def require(recipe: Recipe, *, device: str, engine: str) -> None:
 
         importable_ray()
     check(recipe)
+
+
+def known(*, device: str, engine: str = "auto") -> None:
+    """Refuse options of other words."""
+    for name, value, words in (("device", device, DEVICES), ("engine", engine, ENGINES)):
+        if value not in words:
+            raise unknown(name, value, words)
+
+
+def possible(*, device: str, engine: str = "auto") -> None:
+    """Refuse options that cannot be had here, before the first of many runs."""
+    known(device=device, engine=engine)
+    if device == "cuda" and has_torch():
+        _has_device(device)
 
 
 def _has_device(device: str) -> None:

@@ -48,13 +48,16 @@ class Finding:
     numbers: dict[str, Any] | None = None
     seconds: float = 0.0
     device: str = ""  # what it was computed on: what is kept may come from another machine than the page
-    missing: str = ""
+    missing: str = ""  # files
+    failed: str = ""
 
     def markdown(self) -> str:
         """Write it as a part of the page; pictures lie in a folder of its name."""
         parts = [f"## {self.title}\n"]
         if self.missing:
             parts.append(f"Skipped: {self.missing}\n")
+        if self.failed:
+            parts.append(f"**Failed**: {self.failed}\n")
         parts += [f"- {'holds' if check.holds else '**FAILS**'}: {check.claim}: {check.found}\n" for check in self.checks]
         parts += [f"\n![{self.title}]({self.name}/{picture})\n" for picture in self.pictures]
         parts += [f"\n{table.markdown()}" for table in self.tables]

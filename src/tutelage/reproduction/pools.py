@@ -88,9 +88,9 @@ class Bench:
         """Name the sets whose masks may be measured without noise: scenes, and volumes that are said to be published."""
         found = (*(("scenes",) if self.draws else ()), *(self.volumes if self.public_data else ()))
         if not found:
-            others = f"or volumes ({HIPPOCAMPUS}, {BRATS}) that --public-data says are published"
             raise MissingFiles(
-                f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws), {others}. Got none instead."
+                f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws), or volumes ({HIPPOCAMPUS}, {BRATS}) "
+                f"that --public-data says are published. Got {self._place} without any instead."
             )
         return found
 
@@ -100,7 +100,9 @@ class Bench:
         if self.small:
             return Scenes(self.size)
         if not self.draws:
-            raise MissingFiles(f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws). Got none instead.")
+            raise MissingFiles(
+                f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws). Got {self._place} without instead."
+            )
         return Scenes(self.size, templates=self._folder(TEMPLATES))
 
     def masks(self, count: int, *, seed: int) -> Array:
@@ -139,6 +141,10 @@ class Bench:
         """Name the sets of volumes at hand, BraTS first: where it is, the tables are made of it."""
         return tuple(name for name, place in (("brats", BRATS), ("hippocampus", HIPPOCAMPUS)) if self._has(place))
 
+    @property
+    def _place(self) -> str:
+        return "nothing" if self.data is None else repr(str(self.data))
+
     def _has(self, place: Path) -> bool:
         return self.data is not None and (self.data / place).is_dir()
 
@@ -160,7 +166,9 @@ class Bench:
     def patients(self) -> Scans:
         """Give the volumes for a table: BraTS, else the hippocampus."""
         if not self.volumes:
-            raise MissingFiles(f"`data` must hold {HIPPOCAMPUS} (imagesTr, labelsTr) or {BRATS}. Got no such folder instead.")
+            raise MissingFiles(
+                f"`data` must hold {HIPPOCAMPUS} (imagesTr, labelsTr) or {BRATS}. Got {self._place} without instead."
+            )
         return self.scans[0]
 
     def drawn(self, train: Sequence[int], test: Sequence[int]) -> tuple[Public, Array]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tutelage.console import console, emit, say, table
 from tutelage.privacy.errors import RecipeError
-from tutelage.recipes.learners import has_torch
+from tutelage.recipes.learners import has_torch, possible
 from tutelage.reproduction.findings import Finding
 
 Progress = Callable[[str, int, int], None]
@@ -19,6 +19,8 @@ def show(findings: list[Finding]) -> None:
         say(f"\n{finding.title}", style="bold")
         if finding.missing:
             say(f"skipped: {finding.missing}", style="yellow")
+        if finding.failed:
+            say(f"failed: {finding.failed}", style="red")
         for one in finding.tables:
             made = table(one.title, *one.headings)
             for row in one.rows:
@@ -45,9 +47,10 @@ def made(
     device: str,
     tell: Progress,
 ) -> list[Finding]:
-    """Make or read what was asked for."""
+    """Make or read what was asked for, and write the page after each: hours of it may be lost otherwise."""
     if not has_torch():
         raise RecipeError("`torch` must be installed for this (pip install 'tutelage[torch]'). Got no such package instead.")
+    possible(device=device)
     from tutelage.reproduction import segmentation
     from tutelage.reproduction.pools import Bench
 
@@ -57,20 +60,20 @@ def made(
     for item in items:
         tell(item.title, 0, 1)
         findings.append(segmentation.reproduce(item, bench))
+        segmentation.write(segmentation.beside(findings, bench), out, device=device)
         tell(item.title, 1, 1)
     return findings
 
 
-def told(findings: list[Finding], out: Path, *, as_json: bool, device: str = "auto") -> int:
-    """Write the page and print it; give the exit code: 1 where a check fails, 2 where nothing could be made."""
+def told(findings: list[Finding], out: Path, *, as_json: bool) -> int:
+    """Print what was made; give the exit code: 1 where a check fails, 2 where something failed or nothing could be made."""
     from tutelage.reproduction import segmentation
 
-    files = segmentation.write(findings, out, device=device)
     if as_json:
         emit(segmentation.document(findings))
     else:
         show(findings)
-        say("\n" + "\n".join(f"wrote {file}" for file in files))
-    if all(finding.missing for finding in findings):
+        say("\n" + "\n".join(f"wrote {file}" for file in segmentation.pages(out)))
+    if any(finding.failed for finding in findings) or all(finding.missing for finding in findings):
         return 2
     return int(any(not check.holds for finding in findings for check in finding.checks))

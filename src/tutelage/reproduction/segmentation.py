@@ -9,8 +9,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
+from tutelage.console import unforeseen
 from tutelage.data.sources import MissingFiles
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import Error, RecipeError
 from tutelage.recipes.sections import unknown
 from tutelage.reproduction import activation, components, compression, curves, origin, stages
 from tutelage.reproduction.findings import Finding
@@ -51,10 +52,10 @@ def chosen(only: tuple[str, ...] = ()) -> list[Item]:
 
 
 def reproduce(item: Item, bench: Bench) -> Finding:
-    """Make a figure, or read it where it is finished; missing files skip it and say what is missing."""
+    """Make a figure, or read it where it is finished; missing files skip it, an error ends it, and both are told."""
     folder, settings = bench.out / item.name, bench.settings
-    kept = Finding.read(folder)
-    if kept is not None and kept.settings == settings and all((folder / name).exists() for name in kept.pictures):
+    kept = _kept(folder, settings)
+    if kept is not None:
         return kept
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -67,10 +68,28 @@ def reproduce(item: Item, bench: Bench) -> Finding:
         made = item.make(bench)
     except MissingFiles as error:
         return Finding(name=item.name, title=item.title, settings=settings, missing=str(error))
+    except Error as error:
+        return Finding(name=item.name, title=item.title, settings=settings, failed=f"{type(error).__name__}: {error}")
+    except Exception as error:  # a GPU without memory, a full disk, a bug: other figures have nothing to do with it
+        return Finding(name=item.name, title=item.title, settings=settings, failed=unforeseen(error))
     took = round(time.perf_counter() - begin, 1)
     finding = replace(made, settings=settings, seconds=took, device=origin.where(bench.device))
     finding.save(folder)
     return finding
+
+
+def beside(findings: list[Finding], bench: Bench) -> list[Finding]:
+    """Add the figures that were finished here before and not asked for now: the summary is of all of them."""
+    now = {finding.name: finding for finding in findings}
+    every = [now.get(item.name) or _kept(bench.out / item.name, bench.settings) for item in ITEMS]
+    return [finding for finding in every if finding is not None]
+
+
+def _kept(folder: Path, settings: str) -> Finding | None:
+    """Read a figure that was finished with the same settings, pictures and all."""
+    kept = Finding.read(folder)
+    whole = kept is not None and kept.settings == settings and all((folder / name).exists() for name in kept.pictures)
+    return kept if whole else None
 
 
 def document(findings: list[Finding]) -> list[dict[str, Any]]:
@@ -92,13 +111,17 @@ CAPTION = (
 )
 
 
-def write(findings: list[Finding], out: Path, *, device: str = "auto") -> tuple[Path, Path]:
+def pages(out: Path) -> tuple[Path, Path]:
+    """Name the summary for programs, and the page for people."""
+    return out / "segmentation.json", out / "segmentation.md"
+
+
+def write(findings: list[Finding], out: Path, *, device: str = "auto") -> None:
     """Leave a summary for programs, with where it comes from at its head, and a page for people."""
     out.mkdir(parents=True, exist_ok=True)
-    plain, page = out / "segmentation.json", out / "segmentation.md"
+    plain, page = pages(out)
     record = {**origin.head("segmentation", device), "figures": document(findings)}
     plain.write_text(json.dumps(record, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
     took = sum(finding.seconds for finding in findings)
     body = "\n".join(finding.markdown() for finding in findings)
     page.write_text(f"# Segmentation: the papers' figures\n\n{CAPTION}\n\n{body}\n{took:.0f} s in all.\n", encoding="utf-8")
-    return plain, page

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data.dataset import Public
-from tutelage.estimators import flat
+from tutelage.estimators import Progress, flat
 from tutelage.students.shares import refuse_shares
 from tutelage.students.supervised import SupervisedStudent
 
@@ -28,21 +28,21 @@ class SpreadingStudent:
         self._student = SupervisedStudent(kind, seed=seed)
         self._graph: Any = None
 
-    def fit(self, public: Public, labels: Array) -> SpreadingStudent:
+    def fit(self, public: Public, labels: Array, *, progress: Progress | None = None) -> SpreadingStudent:
         """Learn from labels (records,), -1 where nothing was answered."""
         from sklearn.semi_supervised import LabelSpreading
 
         refuse_shares(labels, "spreading")
         self._graph = None
         if len(np.unique(labels[labels >= 0])) < 2:
-            self._student.fit(public, labels)
+            self._student.fit(public, labels, progress=progress)
             return self
         neighbours = min(self.neighbours, len(public) - 1)
         graph = LabelSpreading(kernel="knn", n_neighbors=neighbours, alpha=self.clamping, max_iter=200)
         with np.errstate(invalid="ignore", divide="ignore"):  # a far corner of the pool may hear no label at all
             graph.fit(flat(public.inputs), labels)
         heard = graph.label_distributions_.sum(axis=1) > 0
-        self._student.fit(public, np.where(heard, graph.transduction_, -1))
+        self._student.fit(public, np.where(heard, graph.transduction_, -1), progress=progress)
         self._graph = graph
         return self
 

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data.dataset import Public
-from tutelage.estimators import Regressed, estimator, flat, store
+from tutelage.estimators import Levelled, Progress, Regressed, estimator, flat, grow, store
 from tutelage.students.shares import are_shares, centred
 
 Array = npt.NDArray[Any]
@@ -22,22 +22,25 @@ class SupervisedStudent:
     def __init__(self, kind: str = "forest", *, seed: int = 0) -> None:
         self.kind, self.seed, self._model = kind, seed, estimator(kind, seed=seed)
 
-    def fit(self, public: Public, labels: Array) -> SupervisedStudent:
+    def fit(self, public: Public, labels: Array, *, progress: Progress | None = None) -> SupervisedStudent:
         """Learn from labels (records,), -1 where nothing was answered, or noisy shares (records, classes), NaN there."""
         if are_shares(labels):
-            return self._fit_shares(public, centred(labels))
+            return self._fit_shares(public, centred(labels), progress)
         known = labels >= 0
         inputs = flat(public.inputs)[known]
         if len(np.unique(labels[known])) < 2:  # scikit-learn wants two classes; one is a constant, none is class 0
             self._model = _constant(int(labels[known][0]) if known.any() else 0)
+        elif isinstance(self._model, Levelled):
+            self._model.fit(inputs, labels[known], progress=progress)
         else:
-            self._model.fit(inputs, labels[known])
+            grow(self._model, inputs, labels[known], progress)
         return self
 
-    def _fit_shares(self, public: Public, shares: Array) -> SupervisedStudent:
+    def _fit_shares(self, public: Public, shares: Array, progress: Progress | None) -> SupervisedStudent:
         known = np.isfinite(shares[:, 0])
         model = Regressed(self.kind, seed=self.seed)
-        self._model = model.fit(flat(public.inputs)[known], shares[known]) if known.any() else _constant(0)
+        inputs = flat(public.inputs)[known]
+        self._model = model.fit(inputs, shares[known], progress=progress) if known.any() else _constant(0)
         return self
 
     def predict(self, inputs: Array) -> Array:
