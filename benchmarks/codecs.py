@@ -1,8 +1,9 @@
 """Codecs on whole brain volumes: time to encode and decode one, and the memory of labelling many through a curator.
 
 python benchmarks/codecs.py                      writes results/codecs.json
+python benchmarks/codecs.py --times              times alone; what was labelled before is kept
 python benchmarks/codecs.py --door dct           one labelling run in this process, as JSON on stdout
-python benchmarks/codecs.py --collect door/*     writes results/codecs.json anew: times that are there, and runs kept in files
+python benchmarks/codecs.py --collect door/*     runs kept in files take the place of earlier ones; all else is kept
 """
 
 from __future__ import annotations
@@ -48,8 +49,13 @@ NAMES = (
     "blocks 24x24x24",
     "blocks 24x24x16",
     "blocks 24x24x16, block clip at the public quantile",
+    "pca",
+    "autoencoder",
+    "regions",
 )
-DOOR = {"dct": 62, "flips of dct": 62, "blocks 24x24x24": 62, "pca": 62, "autoencoder": 8, "regions": 2}  # volumes
+DOOR = {  # volumes
+    "dct": 62, "flips of dct": 62, "wavelet": 62, "blocks 24x24x24": 62, "pca": 62, "autoencoder": 62, "regions": 2,
+}  # fmt: skip
 TRUTH = 99  # a teacher that nobody asks
 BUDGET = Budget(1e5, 1e-2)  # eight teachers cannot hide anybody: this is about memory and time, and Dice says that masks arrive
 
@@ -104,11 +110,13 @@ def timed(name: str, data: Public) -> dict[str, Any]:
     codec = fitted(name, data)
     fit = time.perf_counter() - start
     mask, encode, decode = tumour(0, 0)[None, None], [], []
+    image = mask.astype(np.float32)
     for _ in range(5):
         start = time.perf_counter()
-        codes = codec.encode(mask)
+        seen = codec.seeing(image) if hasattr(codec, "seeing") else codec
+        codes = seen.encode(mask)
         middle = time.perf_counter()
-        answer = codec.decode(codes[0], mask[0])
+        answer = seen.decode(codes[0], image)
         encode.append(middle - start)
         decode.append(time.perf_counter() - middle)
     figures = {
@@ -173,7 +181,7 @@ def door(name: str, volumes: int, teachers: int) -> dict[str, Any]:
             answers = task.ask(curator, Silent, folder, lambda what, done, total: print(what, done, total, file=sys.stderr))
         spent["draw"], spent["ask and decode"] = crowd.spent, time.perf_counter() - start - crowd.spent
         start = time.perf_counter()
-        task.publish(folder, Silent(), answers, expose=False)
+        task.publish(folder, Silent(), answers)
         spent["publish"], start = time.perf_counter() - start, time.perf_counter()
         Ledger(folder.book).close()
         spent["open the book again"] = time.perf_counter() - start
@@ -203,6 +211,7 @@ def main() -> None:
     parser.add_argument("--door", choices=DOOR, help="one run in this process")
     parser.add_argument("--volumes", type=int, help="of that run, in place of the usual number")
     parser.add_argument("--teachers", type=int, default=8)
+    parser.add_argument("--times", action="store_true", help="nothing is labelled")
     parser.add_argument("--collect", type=Path, nargs="+", help="files that hold what --door printed, named after their codec")
     parser.add_argument("--note", help="what else ran on the machine, kept beside the figures")
     given = parser.parse_args()
@@ -210,15 +219,20 @@ def main() -> None:
     if given.door:
         print(json.dumps(door(given.door, given.volumes or DOOR[given.door], given.teachers)))
         return
+    path = result.RESULTS / "codecs.json"
+    kept = json.loads(path.read_text(encoding="utf-8"))["figures"] if path.exists() else {"per_volume": {}, "door": {}}
     if given.collect:
-        kept = json.loads((result.RESULTS / "codecs.json").read_text(encoding="utf-8"))["figures"]["per_volume"]
-        through = {path.stem.replace("_", " "): json.loads(path.read_text().splitlines()[-1]) for path in given.collect}
-        figures = {"shape": SHAPE, "per_volume": kept, "door": {name: through[name] for name in DOOR if name in through}}
+        found = {file.stem.replace("_", " "): json.loads(file.read_text().splitlines()[-1]) for file in given.collect}
+        through = {**kept["door"], **found}
+        figures = {"shape": SHAPE, "per_volume": kept["per_volume"], "door": {name: through[name] for name in DOOR}}
         result.write("codecs", {**figures, **note}, "python benchmarks/codecs.py")
         return
     with TemporaryDirectory() as folder:
         data = public(Path(folder))
         times = {name: timed(name, data) for name in NAMES}
+    if given.times:
+        result.write("codecs", {"shape": SHAPE, "per_volume": times, "door": kept["door"], **note}, "python benchmarks/codecs.py")
+        return
     through = {}
     for name in DOOR:
         words = [sys.executable, __file__, "--door", name, "--teachers", str(given.teachers)]

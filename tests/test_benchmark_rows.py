@@ -1,8 +1,9 @@
-"""Rows of several runs of benchmarks/scenes.py become one result, by the benchmark itself."""
+"""Benchmarks that no run of the tests would miss: rows of several runs become one result, and volumes go through the door."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 from pathlib import Path
 from typing import Any
@@ -69,3 +70,19 @@ def test_the_committed_result_is_what_its_rows_make(scenes: Any) -> None:
 )
 def test_the_rule_looks_at_no_scene(scenes: Any, epsilon: float, teachers: int, questions: int) -> None:
     assert scenes.asked(epsilon, teachers, 4096) == questions
+
+
+@pytest.mark.parametrize("name", ["dct", "wavelet", "pca", "regions"])
+def test_volumes_still_go_through_the_door(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = Path(__file__).parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(place))
+    spec = importlib.util.spec_from_file_location("benchmark_of_codecs", place / "codecs.py")  # Python has a module of that name
+    assert spec is not None
+    assert spec.loader is not None
+    codecs = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(codecs)
+    assert name in codecs.DOOR
+    monkeypatch.setattr(codecs, "SHAPE", (48, 48, 32))
+    found = codecs.door(name, volumes=2, teachers=2)
+    assert found["volumes"] == 2
+    assert found["mean_dice"] > 0.3
