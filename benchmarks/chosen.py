@@ -30,7 +30,7 @@ from tutelage.metrics import dice
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import VOLUMES
-from tutelage.students.latent import Latent, LatentStudent, clearness, measured
+from tutelage.students.latent import Latent, LatentStudent, clearness, measured, patience
 
 Row = dict[str, Any]
 TEACHERS = 130  # for whom the noise is
@@ -86,10 +86,13 @@ def students(
     settings = Latent(begin=begin, faint=faint, free="auto", steps=300, rate=1e-2, again=again)
     student = LatentStudent(UNet(shape=(1, *hippocampus.SIZE)), settings=settings, device=how.device, seed=told["pool"])
     sets, found = answered(laid, pairs, frequencies), []
-    clear = [clearness(*pair) for pair in zip(sets, measured(sets), strict=True)]  # by which the rule goes
-    for (epsilon, draw), ratio, model in zip(pairs, clear, student.fit_all(laid.unlabelled(), sets), strict=True):
+    both = list(zip(sets, measured(sets), strict=True))
+    clear = [
+        {"clearness": round(clearness(*one), 3), "began": patience(*one, settings)} for one in both
+    ]  # the rule, and its steps
+    for (epsilon, draw), by, model in zip(pairs, clear, student.fit_all(laid.unlabelled(), sets), strict=True):
         score = float(dice(model.predict(test.inputs), test.targets).mean())
-        found.append({**told, "epsilon": epsilon, "draw": draw, "dice": round(score, 4), "clearness": round(ratio, 3)})
+        found.append({**told, "epsilon": epsilon, "draw": draw, "dice": round(score, 4), **by})
     return found
 
 

@@ -224,7 +224,11 @@ def main() -> None:
     if given.collect:
         found = {file.stem.replace("_", " "): json.loads(file.read_text().splitlines()[-1]) for file in given.collect}
         through = {**kept["door"], **found}
-        figures = {"shape": SHAPE, "per_volume": kept["per_volume"], "door": {name: through[name] for name in DOOR}}
+        figures = {
+            "shape": SHAPE,
+            "per_volume": kept["per_volume"],
+            "door": {name: through[name] for name in DOOR if name in through},
+        }
         result.write("codecs", {**figures, **note}, "python benchmarks/codecs.py")
         return
     with TemporaryDirectory() as folder:

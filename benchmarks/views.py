@@ -1,11 +1,12 @@
 """What a teacher of SiSI scenes should look at, and what it gains by each distortion: one thing changed at a time.
 
 A few networks of each kind learn from shards of private scenes and choose the dog's region of public ones, without noise.
-Kinds are those of scenes.py: one region at a time, cut out and scaled, or the whole scene. Same scenes and steps for all.
+Kinds are those of scenes.py: one region at a time, cut out and scaled, or the whole scene.
+Same scenes and steps, batches of 32 regions or 16 scenes.
 
-    python benchmarks/views.py --templates DIR                                    both, most of an hour on one core
-    python benchmarks/views.py --templates DIR --only silhouettes --rows FILE     one of them, its rows as JSON lines
-    python benchmarks/views.py --collect FILE ...                                 rows of runs, into the result
+    python benchmarks/views.py --templates DIR --only silhouettes --rows a        ten minutes on one core, rows as JSON lines
+    python benchmarks/views.py --templates DIR --only unet --networks 2 --rows b  most of an hour
+    python benchmarks/views.py --collect a b                                      rows of runs, into the result
 """
 
 from __future__ import annotations

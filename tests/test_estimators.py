@@ -40,16 +40,20 @@ def test_a_model_that_tells_how_far_it_is_comes_out_the_same(kind: str) -> None:
     scores = [(getattr(model, "predict_proba", None) or model.predict)(new) for model in (slow, quick)]
     assert np.array_equal(*scores)
     assert told[-1][0] == told[-1][1]
-    assert len(told) == (slow.n_estimators // 10 if hasattr(slow, "n_estimators") else 2)  # as begun and as done
+    assert told[0][0] == 0
+    assert len(told) == (1 + slow.n_estimators // 10 if hasattr(slow, "n_estimators") else 2)  # as begun and as done
+    other = (TARGETS + 1) % 3  # fitted again, it knows nothing of before
+    again = [grow(model, flat(INPUTS), other, lambda *_: None) for model in (slow, estimator(kind, seed=3))]
+    assert np.array_equal(*(model.predict(new) for model in again))
 
 
 def test_levels_and_regressions_tell_too() -> None:
     told: list[tuple[int, int]] = []
     estimator("levelled-bagged").fit(flat(INPUTS), TARGETS, progress=lambda *step: told.append(step))
-    assert told == [(count, 50) for count in (10, 20, 30, 40, 50)]
+    assert told == [(count, 50) for count in (0, 10, 20, 30, 40, 50)]
     told.clear()
     Regressed("linear").fit(flat(INPUTS), np.eye(3)[TARGETS], progress=lambda *step: told.append(step))
-    assert told == [(1, 3), (2, 3), (3, 3)]
+    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)

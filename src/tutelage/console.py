@@ -36,6 +36,11 @@ def warn(said: Sequence[str]) -> None:
         say(f"warning: {warning}", style="yellow")
 
 
+def unreachable(error: OSError) -> str:
+    """Say which file was the trouble."""
+    return f"files must be readable and writable. Got «{error.strerror}» for {error.filename or 'a file'} instead."
+
+
 def unforeseen(error: Exception) -> str:
     """Tell a failure's kind and place, and withhold its message, which may quote private values; or let it go on, if wanted."""
     if os.environ.get("TUTELAGE_TRACEBACK"):

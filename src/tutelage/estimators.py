@@ -35,17 +35,19 @@ _TRUSTED = (
 def grow(model: Any, inputs: Array, targets: Array, progress: Progress | None = None) -> Any:
     """Fit a scikit-learn model; trees some at a time, so that many of them can tell how far they are. They are the same trees."""
     total = getattr(model, "n_estimators", 0)
+    tell = progress or (lambda *_: None)
     if progress is None or total <= TREES or not hasattr(model, "warm_start"):
-        tell = progress or (lambda *_: None)
         tell(0, 1)
         model.fit(inputs, targets)
         tell(1, 1)
         return model
-    model.set_params(warm_start=True)
+    tell(0, total)
     try:
         for count in (*range(TREES, total, TREES), total):
-            model.set_params(n_estimators=count).fit(inputs, targets)
-            progress(count, total)
+            model.set_params(n_estimators=count, warm_start=count > TREES).fit(
+                inputs, targets
+            )  # the first forgets an earlier fit
+            tell(count, total)
     finally:
         model.set_params(n_estimators=total, warm_start=False)
     return model
@@ -191,11 +193,11 @@ class Regressed:
         """Learn from shares (records, classes) that add up to one; of two classes one says all."""
         self.count = shares.shape[1]
         columns = shares.T if self.count > 2 else shares.T[1:]
-        self.models = []
+        self.models, tell = [], progress or (lambda *_: None)
+        tell(0, len(columns))
         for column in columns:
             self.models.append(REGRESSORS[self.kind](self.seed).fit(inputs, column))
-            if progress:
-                progress(len(self.models), len(columns))
+            tell(len(self.models), len(columns))
         return self
 
     @property

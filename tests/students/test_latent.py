@@ -212,6 +212,18 @@ def test_more_measurements_of_a_shape_do_not_make_it_fainter() -> None:
     assert clear[1] >= clear[0] * 0.999
 
 
+def test_noise_alone_is_hardly_ever_clear_however_many_numbers_it_has() -> None:
+    """The twin counts it on a field's 100 waves, and takes one of seven for a shape."""
+    rng, taken, twin = np.random.default_rng(0), 0, 0
+    nothing = Answers(np.arange(4), np.zeros((4, 64, 64)), np.zeros((4, 4096)), 1.0, DCT((64, 64), 4096, 1e3))
+    for _ in range(200):
+        found = (np.zeros((0, 0)), rng.normal(size=(4, 4096)))
+        taken += latent.clearness(nothing, found) >= 1
+        twin += float(np.square(found[1].mean(axis=0)).sum()) * 4 - 4096 > 100
+    assert taken <= 1  # of four deviations there is one in this row of 200
+    assert twin > 10
+
+
 def test_every_release_takes_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     images, masks = blobs(10, 0)
     lengths, told, train = [], [], latent.train_masks

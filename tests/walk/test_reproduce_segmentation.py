@@ -274,7 +274,8 @@ def test_full_size_without_files_says_which(
     said = capsys.readouterr().out
     assert "`data` must hold hippocampus" in said
     assert "`data` must hold sisi/raw_images" in said
-    assert str(tmp_path / "none") in said.replace("\n", "")
+    assert "Got 'none' without" in said
+    assert str(tmp_path / "none") not in (tmp_path / "segmentation.md").read_text(encoding="utf-8")
 
 
 def test_a_figure_that_fails_takes_no_other_with_it(

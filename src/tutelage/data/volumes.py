@@ -223,8 +223,13 @@ def _elsewhere(root: Path) -> str:
     """Say where a Decathlon task is, if it is not here: one folder further in, or where it is published."""
     if (root / "imagesTr").is_dir():
         return ""
-    inside = sorted(place for place in root.iterdir() if (place / "imagesTr").is_dir())
-    return f" Is it {str(inside[0])!r}?" if inside else " The Decathlon's tasks are published at http://medicaldecathlon.com."
+    try:
+        inside = sorted(place.name for place in root.iterdir() if (place / "imagesTr").is_dir())
+    except OSError:  # a neighbour that may not be looked into
+        inside = []
+    return (
+        f" Is it {inside[0]!r}, inside it?" if inside else " The Decathlon's tasks are published at http://medicaldecathlon.com."
+    )
 
 
 def _named(folder: Path) -> dict[str, Path]:

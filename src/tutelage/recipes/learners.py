@@ -72,6 +72,10 @@ def possible(*, device: str, engine: str = "auto") -> None:
     known(device=device, engine=engine)
     if device == "cuda" and has_torch():
         _has_device(device)
+    if engine == "ray" and has_torch():
+        from tutelage.teachers.engines import importable_ray
+
+        importable_ray()
 
 
 def _has_device(device: str) -> None:

@@ -143,7 +143,7 @@ class Bench:
 
     @property
     def _place(self) -> str:
-        return "nothing" if self.data is None else repr(str(self.data))
+        return "nothing" if self.data is None else repr(self.data.resolve().name)  # the way to it has no place on a page
 
     def _has(self, place: Path) -> bool:
         return self.data is not None and (self.data / place).is_dir()

@@ -8,6 +8,7 @@ parameters are then moved by the answers, all of them at once and in code space,
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, final
@@ -35,6 +36,7 @@ Freedom = Literal["auto", "head", "norms", "last", "all"]
 Measured = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # a matrix (dimension, pixels) and what it gives (questions, dimension)
 PER_SIGNAL = 30
 TRIES = 3  # of a beginning; one of thirty that were short learned that there is nothing
+SEEMING = 4  # deviations of the square of noise alone, beyond which something is more than noise
 LOOKED_AT = 8  # images of the pool, to see whether a network finds anything
 
 
@@ -191,11 +193,13 @@ def patience(answers: Answers, found: Measured, how: Latent) -> int:
 def clearness(answers: Answers, found: Measured) -> float:
     """Estimate the square of what the mean shape measures over its noise; noise alone is about 0, and may be below.
 
-    Noise is counted on as many numbers as a smooth shape has at most: more measurements of it do not make it fainter.
+    Noise is counted on as many numbers as a smooth shape has at most: more measurements of it do not make it fainter. Where they
+    are so many more that what noise alone may seem to be is larger than that, this counts in its place.
     """
     mean = found[1].mean(axis=0, dtype=np.float64)  # (dimension,)
     signal = float(mean @ mean) * len(answers) / answers.sigma**2 - len(mean)
-    return signal / min(len(mean), freedoms(answers.values.shape[1:]))
+    counted, most = len(mean), freedoms(answers.values.shape[1:])
+    return signal / (counted if counted <= most else max(most, SEEMING * math.sqrt(2 * counted)))
 
 
 def told_shape(answers: Answers, found: Measured, place: torch.device) -> npt.NDArray[Any]:

@@ -37,6 +37,8 @@ class SpreadingStudent:
         if len(np.unique(labels[labels >= 0])) < 2:
             self._student.fit(public, labels, progress=progress)
             return self
+        if progress:
+            progress(0, 1)  # the graph cannot say how far it is
         neighbours = min(self.neighbours, len(public) - 1)
         graph = LabelSpreading(kernel="knn", n_neighbors=neighbours, alpha=self.clamping, max_iter=200)
         with np.errstate(invalid="ignore", divide="ignore"):  # a far corner of the pool may hear no label at all
