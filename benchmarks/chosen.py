@@ -87,9 +87,8 @@ def students(
     student = LatentStudent(UNet(shape=(1, *hippocampus.SIZE)), settings=settings, device=how.device, seed=told["pool"])
     sets, found = answered(laid, pairs, frequencies), []
     both = list(zip(sets, measured(sets), strict=True))
-    clear = [
-        {"clearness": round(clearness(*one), 3), "began": patience(*one, settings)} for one in both
-    ]  # the rule, and its steps
+    # By what the rule goes, and how long it lets a student look at the mean shape.
+    clear = [{"clearness": round(clearness(*one), 3), "began": patience(*one, settings)} for one in both]
     for (epsilon, draw), by, model in zip(pairs, clear, student.fit_all(laid.unlabelled(), sets), strict=True):
         score = float(dice(model.predict(test.inputs), test.targets).mean())
         found.append({**told, "epsilon": epsilon, "draw": draw, "dice": round(score, 4), **by})

@@ -47,9 +47,10 @@ CASES: dict[str, tuple[Case, ...]] = {
 
 def tried(way: Any, how: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Teach networks in every way, and score their choices on public scenes."""
-    workers = 1
-    private = scenes.drawn(how.templates, "private", how.networks * max(size for _, size, _ in CASES[way.name]), workers)
-    public = scenes.drawn(how.templates, "public", how.public, workers)
+    most = how.networks * max(size for _, size, _ in CASES[way.name])
+    private, public = (
+        scenes.drawn(how.templates, part, count, workers=1) for part, count in (("private", most), ("public", how.public))
+    )
     training = Training(steps=how.steps, batch=32, rate=2e-3)
     for name, size, distorted in CASES[way.name]:
         begin = time.monotonic()

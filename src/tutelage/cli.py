@@ -20,7 +20,7 @@ from tutelage.console import figure as _figure
 from tutelage.console import percent as _percent
 from tutelage.console import say as _say
 from tutelage.console import table as _table
-from tutelage.console import unforeseen, unreachable
+from tutelage.console import unforeseen
 from tutelage.console import warn as _warn
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import Error, RecipeError
@@ -51,7 +51,8 @@ def main() -> None:
     except Error as error:
         _fail(type(error).__name__, str(error), code=2)
     except OSError as error:
-        _fail("OSError", unreachable(error), code=2)
+        name = error.filename or "a file"
+        _fail("OSError", f"files must be readable and writable. Got «{error.strerror}» for {name} instead.", code=2)
     except Exception as error:
         kind, said = unforeseen(error).split(" ", 1)
         _fail(kind, f"failed {said}", code=1)

@@ -36,17 +36,14 @@ def warn(said: Sequence[str]) -> None:
         say(f"warning: {warning}", style="yellow")
 
 
-def unreachable(error: OSError) -> str:
-    """Say which file was the trouble."""
-    return f"files must be readable and writable. Got «{error.strerror}» for {error.filename or 'a file'} instead."
-
-
 def unforeseen(error: Exception) -> str:
     """Tell a failure's kind and place, and withhold its message, which may quote private values; or let it go on, if wanted."""
     if os.environ.get("TUTELAGE_TRACEBACK"):
         raise error
     place = traceback.extract_tb(error.__traceback__)[-1]
     where = f"{Path(place.filename).name}:{place.lineno}"
+    if isinstance(error, OSError) and error.strerror:
+        where += f" («{error.strerror}»)"  # the system's own words; which file it was may be somebody's name
     return f"{type(error).__name__} at {where}. Its message may quote private values: TUTELAGE_TRACEBACK=1 shows it."
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
+from tutelage.telling import tells
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]  # (done, in all)
@@ -34,20 +35,22 @@ _TRUSTED = (
 
 def grow(model: Any, inputs: Array, targets: Array, progress: Progress | None = None) -> Any:
     """Fit a scikit-learn model; trees some at a time, so that many of them can tell how far they are. They are the same trees."""
+    if progress is None:
+        return model.fit(inputs, targets)
+    if tells(model.fit):
+        return model.fit(inputs, targets, progress=progress)
     total = getattr(model, "n_estimators", 0)
-    tell = progress or (lambda *_: None)
-    if progress is None or total <= TREES or not hasattr(model, "warm_start"):
-        tell(0, 1)
+    if total <= TREES or not hasattr(model, "warm_start"):
+        progress(0, 1)
         model.fit(inputs, targets)
-        tell(1, 1)
+        progress(1, 1)
         return model
-    tell(0, total)
+    progress(0, total)
     try:
         for count in (*range(TREES, total, TREES), total):
-            model.set_params(n_estimators=count, warm_start=count > TREES).fit(
-                inputs, targets
-            )  # the first forgets an earlier fit
-            tell(count, total)
+            model.set_params(n_estimators=count, warm_start=count > TREES)  # the first ones forget an earlier fit
+            model.fit(inputs, targets)
+            progress(count, total)
     finally:
         model.set_params(n_estimators=total, warm_start=False)
     return model

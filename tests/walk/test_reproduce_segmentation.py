@@ -297,6 +297,11 @@ def test_a_figure_that_fails_takes_no_other_with_it(
     failed, other = summary(tmp_path / "out")
     assert failed["failed"].startswith("ZeroDivisionError at test_reproduce_segmentation.py:")
     assert (other["name"], other["failed"]) == ("teachers", "")
+    monkeypatch.setattr(studies, "thesis", lambda _: (tmp_path / "smith.nii").read_bytes())  # a file may bear somebody's name
+    assert call("--only", "thesis-stages", *words, monkeypatch=monkeypatch) == 2
+    assert "(«No such file or directory»)" in summary(tmp_path / "out")[0]["failed"]
+    assert "smith" not in (tmp_path / "out" / "segmentation.json").read_text(encoding="utf-8")
+    monkeypatch.setattr(studies, "thesis", lambda _: 1 / 0)
     monkeypatch.setenv("TUTELAGE_TRACEBACK", "1")
     with pytest.raises(ZeroDivisionError):
         call("--only", "thesis-stages", *words, monkeypatch=monkeypatch)

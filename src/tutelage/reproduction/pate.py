@@ -14,7 +14,7 @@ from typing import Any, final
 
 import numpy as np
 
-from tutelage.console import unforeseen, unreachable
+from tutelage.console import unforeseen
 from tutelage.data.sources import MissingFiles
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.recipes.recipe import Recipe
@@ -143,9 +143,7 @@ def reproduce(
         return Result(row=row, runs=tuple(done), missing=str(error))
     except Error as error:
         return Result(row=row, runs=tuple(done), failed=f"{type(error).__name__}: {error}")
-    except OSError as error:
-        return Result(row=row, runs=tuple(done), failed=f"OSError: {unreachable(error)}")
-    except Exception as error:  # a GPU without memory, a bug: the other rows have nothing to do with it
+    except Exception as error:  # a GPU without memory, a full disk, a bug: the other rows have nothing to do with it
         return Result(row=row, runs=tuple(done), failed=unforeseen(error))
     return Result(row=row, runs=tuple(done), seconds=round(time.perf_counter() - begin, 1) if carried_out else None)
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
-from tutelage.console import unforeseen, unreachable
+from tutelage.console import unforeseen
 from tutelage.data.sources import MissingFiles
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.recipes.sections import unknown
@@ -70,9 +70,7 @@ def reproduce(item: Item, bench: Bench) -> Finding:
         return Finding(name=item.name, title=item.title, settings=settings, missing=str(error))
     except Error as error:
         return Finding(name=item.name, title=item.title, settings=settings, failed=f"{type(error).__name__}: {error}")
-    except OSError as error:
-        return Finding(name=item.name, title=item.title, settings=settings, failed=f"OSError: {unreachable(error)}")
-    except Exception as error:  # a GPU without memory, a bug: other figures have nothing to do with it
+    except Exception as error:  # a GPU without memory, a full disk, a bug: other figures have nothing to do with it
         return Finding(name=item.name, title=item.title, settings=settings, failed=unforeseen(error))
     took = round(time.perf_counter() - begin, 1)
     finding = replace(made, settings=settings, seconds=took, device=origin.where(bench.device))

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data.dataset import Public
-from tutelage.estimators import Levelled, Progress, Regressed, estimator, flat, grow, store
+from tutelage.estimators import Progress, Regressed, estimator, flat, grow, store
 from tutelage.students.shares import are_shares, centred
 
 Array = npt.NDArray[Any]
@@ -30,8 +30,6 @@ class SupervisedStudent:
         inputs = flat(public.inputs)[known]
         if len(np.unique(labels[known])) < 2:  # scikit-learn wants two classes; one is a constant, none is class 0
             self._model = _constant(int(labels[known][0]) if known.any() else 0)
-        elif isinstance(self._model, Levelled):
-            self._model.fit(inputs, labels[known], progress=progress)
         else:
             grow(self._model, inputs, labels[known], progress)
         return self
