@@ -53,7 +53,31 @@ def test_levels_and_regressions_tell_too() -> None:
     assert told == [(count, 50) for count in (0, 10, 20, 30, 40, 50)]
     told.clear()
     Regressed("linear").fit(flat(INPUTS), np.eye(3)[TARGETS], progress=lambda *step: told.append(step))
-    assert told == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    assert list(dict.fromkeys(told)) == [(0, 3), (1, 3), (2, 3), (3, 3)]
+    told.clear()
+    Regressed("boosted").fit(flat(INPUTS), np.eye(3)[TARGETS], progress=lambda *step: told.append(step))
+    assert told[0] == (0, 1200)
+    assert told[-1] == (1200, 1200)
+    assert told == sorted(told)
+    assert len(set(told)) == 31  # ten words for every class
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.9])  # the second stops early, by itself
+def test_boosted_trees_that_tell_are_the_same_trees(rate: float) -> None:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    def unfitted() -> HistGradientBoostingClassifier:
+        return HistGradientBoostingClassifier(early_stopping=True, learning_rate=rate, max_features=0.5, random_state=0)
+
+    generator = np.random.default_rng(0)
+    inputs = generator.normal(size=(600, 5))
+    targets = (inputs[:, 0] + generator.normal(size=600) > 0).astype(int)
+    told: list[tuple[int, int]] = []
+    slow, quick = grow(unfitted(), inputs, targets, lambda *step: told.append(step)), unfitted().fit(inputs, targets)
+    assert slow.n_iter_ == quick.n_iter_ < 100
+    assert np.array_equal(slow.predict_proba(inputs), quick.predict_proba(inputs))
+    assert slow.get_params() == quick.get_params()
+    assert (told[0], told[1], told[-1]) == ((0, 100), (10, 100), (100, 100))
 
 
 @pytest.mark.parametrize("kind", REGRESSORS)

@@ -19,7 +19,7 @@ from tutelage.telling import tells
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]  # (done, in all)
-TREES = 10  # that are grown before the next word
+TREES = 10  # at least, that are grown before the next word
 
 # What skops does not trust by itself and our kinds hold: compiled parts that are data, not code, and our own class.
 _TRUSTED = (
@@ -39,21 +39,36 @@ def grow(model: Any, inputs: Array, targets: Array, progress: Progress | None = 
         return model.fit(inputs, targets)
     if tells(model.fit):
         return model.fit(inputs, targets, progress=progress)
-    total = getattr(model, "n_estimators", 0)
-    if total <= TREES or not hasattr(model, "warm_start"):
+    name = _counted(model)
+    total = getattr(model, name) if name else 0
+    if not name or total <= TREES:
         progress(0, 1)
         model.fit(inputs, targets)
         progress(1, 1)
         return model
     progress(0, total)
     try:
-        for count in (*range(TREES, total, TREES), total):
-            model.set_params(n_estimators=count, warm_start=count > TREES)  # the first ones forget an earlier fit
+        some = max(TREES, total // 10)  # every part looks at the records anew
+        for count in (*range(some, total, some), total):
+            model.set_params(**{name: count}, warm_start=count > some)  # the first ones forget an earlier fit
             model.fit(inputs, targets)
-            progress(count, total)
+            enough = getattr(model, "n_iter_", count) < count  # boosting that watches itself stops early
+            progress(total if enough else count, total)
+            if enough:
+                break
     finally:
-        model.set_params(n_estimators=total, warm_start=False)
+        model.set_params(**{name: total}, warm_start=False)
     return model
+
+
+def _counted(model: Any) -> str | None:
+    """Name the parameter that counts a model's trees, if they can be grown some at a time."""
+    given = model.get_params() if hasattr(model, "get_params") else {}
+    if "warm_start" not in given:
+        return None
+    # `max_iter` counts trees where there are leaves, and steps of an optimiser elsewhere.
+    signs = {"n_estimators": "n_estimators", "max_iter": "max_leaf_nodes"}
+    return next((name for name, sign in signs.items() if {name, sign} <= given.keys()), None)
 
 
 def _linear(seed: int) -> Any:
@@ -196,11 +211,14 @@ class Regressed:
         """Learn from shares (records, classes) that add up to one; of two classes one says all."""
         self.count = shares.shape[1]
         columns = shares.T if self.count > 2 else shares.T[1:]
-        self.models, tell = [], progress or (lambda *_: None)
-        tell(0, len(columns))
-        for column in columns:
-            self.models.append(REGRESSORS[self.kind](self.seed).fit(inputs, column))
-            tell(len(self.models), len(columns))
+        self.models = []
+        for place, column in enumerate(columns):
+
+            def told(done: int, total: int, before: int = place) -> None:
+                if progress:
+                    progress(before * total + done, len(columns) * total)
+
+            self.models.append(grow(REGRESSORS[self.kind](self.seed), inputs, column, progress and told))
         return self
 
     @property

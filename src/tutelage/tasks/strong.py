@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from tutelage.data.dataset import Private, Public
+from tutelage.estimators import grow
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
-from tutelage.telling import Progress, silent, telling
+from tutelage.telling import Progress, silent
 
 FEWEST = 1000  # records: boosted trees of fewer are no strong control
 
@@ -18,6 +21,6 @@ def strong(private: Private, test: Public, folder: RunFolder, say: Progress = si
         return
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    fit = telling(HistGradientBoostingClassifier(random_state=0).fit, say, "controls: boosted trees")
-    model = fit(private.inputs, private.targets)
+    told = functools.partial(say, "controls: boosted trees")
+    model = grow(HistGradientBoostingClassifier(random_state=0), private.inputs, private.targets, told)
     Sealed([np.mean(model.predict(test.inputs) == test.targets)]).store(folder.strong)
