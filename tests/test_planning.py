@@ -11,13 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tutelage.planning import METHODS, Aggregation, MeanPlan, Sanitise, by_adjacency, side_by_side, warnings
+from tutelage.planning import METHODS, Aggregation, MeanPlan, Sanitise, Selection, by_adjacency, side_by_side, warnings
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import Ball, Binary, Bound, Cube, OneHot, Orthant, Simplex, bound_named
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.events import Gaussian, NoisyMax, SmoothRelease, Threshold
 from tutelage.privacy.ledger import Budget, Ledger
-from tutelage.privacy.mechanisms import GNMax, LNMax, NoisyMean
+from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LNMax, NoisyMean
 from tutelage.privacy.units import Adjacency, Unit
 
 BUDGET = Budget(8.0, 1e-5)
@@ -288,6 +288,50 @@ def test_given_noise_on_a_mean_is_kept() -> None:
     assert built == NoisyMean(Ball(9), 40.0, 100, Adjacency.REPLACE_ONE, Unit())
     assert Aggregation("mean").vectors
     assert not any(Aggregation(method).vectors for method in METHODS if method != "mean")
+
+
+# ── a choice of coordinates first ─────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("budget", [BUDGET, Budget(0.5, 1e-9, Unit("patient", 3)), Budget(1.0, 1e-5)], ids=["8", "0.5", "1"])
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.9])
+def test_a_selection_and_its_values_use_the_budget_up_together_and_no_more(budget: Budget, share: float) -> None:
+    how = Aggregation("mean", selection=Selection(2.0, 30, share))
+    mechanism, screen = how.built(budget, 40, 130, Ball(500, 58.0))
+    choice = how.selecting(budget, 40, mechanism)
+    assert screen is None
+    assert isinstance(choice, AboveThreshold)
+    assert isinstance(mechanism, NoisyMean)
+    assert (choice.bound, choice.teachers, choice.answers, choice.unit) == (mechanism.bound, 130, 30, budget.unit)
+    events = how.planned(budget, 40, 130, Ball(500, 58.0))
+    assert events == [(choice.event(), 40), (mechanism.event(), 40)]
+    assert accounting.admits(events, budget.epsilon, budget.delta)
+    assert accounting.cost(events, budget.delta).epsilon <= budget.epsilon * (1 + 1e-9)
+    more = [(choice.event(), 41), (mechanism.event(), 41)]
+    assert not accounting.admits(more, budget.epsilon, budget.delta)
+    order = accounting.filter_order(budget.epsilon, budget.delta)
+    parts = [count * float(accounting.event_rdp(event, order)[0]) for event, count in events]
+    assert parts[0] / sum(parts) == pytest.approx(share, rel=1e-6)
+
+
+def test_a_selection_that_forgets_its_count_overspends() -> None:
+    how = Aggregation("mean", selection=Selection(2.0, 30))
+    mechanism, _ = how.built(BUDGET, 40, 130, Ball(500, 58.0))
+    twin = how.selecting(BUDGET, 1, mechanism)  # calibrated as if one question were asked
+    assert twin is not None
+    assert not accounting.admits([(twin.event(), 40), (mechanism.event(), 40)], 8.0, 1e-5)
+
+
+def test_selections_without_room_and_without_codes_are_refused() -> None:
+    loud = Aggregation("mean", selection=Selection(2.0, 30), sigma=Aggregation("mean").built(BUDGET, 40, 130, Ball(9))[0].sigma)  # type: ignore[attr-defined]
+    with pytest.raises(RecipeError, match="`sigma` must leave a selection some of ε = 8 beside the values"):
+        loud.planned(BUDGET, 40, 130, Ball(9))
+    assert Aggregation("mean").selecting(BUDGET, 40, NoisyMean(Ball(9), 1.0, 130)) is None
+    with pytest.raises(RecipeError, match="`selection` must stay open for 'gnmax', which lets out no codes"):
+        Aggregation("gnmax", selection=Selection(2.0, 30))
+    for parts, message in (((0.0, 3), "`threshold`"), ((1.0, 0), "`answers`"), ((1.0, 3, 1.0), "`share`")):
+        with pytest.raises(RecipeError, match=message):
+            Selection(*parts)
 
 
 # ── warnings ──────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -297,6 +297,7 @@ def test_bounds_are_known_without_reading(table: str, held: object, known: bool)
         ("queries = 6", "queries = 6\nrounds = 3", "`aggregation.rounds` must stay open for masks. Got 3 instead."),
         ("queries = 6", 'queries = 6\nquestions = "uncertain"', "`aggregation.questions` must be 'first' or 'prototypes'"),
         ("queries = 6", 'queries = 6\nquestions = "seen"', "`aggregation.questions` must be 'first' or 'prototypes'"),
+        ("queries = 6", "queries = 6\n[aggregation.selection]\nthreshold = 1.0\nanswers = 3", "`aggregation.selection` must st"),
         (VOTES, 'kind = "dct"\nkept = 5\n[aggregation]', "`aggregation.method` must be 'mean' for the codec 'dct'. Got 'gnmax'"),
     ],
 )  # fmt: skip
@@ -324,7 +325,8 @@ def test_bad_recipes_for_masks_name_the_key_the_rule_and_the_value(old: str, new
             'kind = "flips"\nfilter = { kind = "blocks", block = [8, 8, 8], components = 2 }',
             "`codec.filter.block` must have 2 sizes",
         ),
-        ('kind = "wavelet"\nkept = 5\nchosen = "sparse-vector"', "The sparse vector technique, which chooses them on"),
+        ('kind = "wavelet"\nkept = 5\nchosen = "coarse"', "`codec.norm` must be given for the coarsest coefficients"),
+        ('kind = "wavelet"\nkept = 5\nchosen = "teachers"', "`codec.chosen` must be 'public' or 'coarse'. Got 'teachers'"),
         ('kind = "rescaled"\ninner = { kind = "regions", regions = 4 }', "`codec.inner.kind` must be one of 'dct', 'pca', 'blo"),
         ('kind = "rescaled"\ninner = { kind = "pixels" }', "`codec.inner.bound` must be 'orthant' inside of 'rescaled'."),
         ('kind = "rescaled"\ninner = { kind = "pca" }', "`codec.inner.components` must be given inside of 'rescaled'."),
@@ -492,8 +494,8 @@ def test_recipes_for_labels_keep_their_hash() -> None:
     content = parse(SMALL).model_dump(mode="json", exclude={"data": {"directory"}})
     older = {key: value for key, value in content.items() if key not in ("codec", "alignment")}
     older["data"] = {key: content["data"][key] for key in ("set", "split")}
-    newer = ("masks", "latent", "linear", "heir", "network", "window")
-    for place in ("teachers", "student"):
+    newer = ("masks", "latent", "linear", "heir", "network", "window", "selection")
+    for place in ("teachers", "aggregation", "student"):
         older[place] = {key: value for key, value in content[place].items() if key not in newer}
     assert parse(SMALL).sha256 == hashlib.sha256(json.dumps(older, sort_keys=True).encode()).hexdigest()
     assert parse(MASKS).sha256 != parse(MASKS.replace("size = 16", "size = 17")).sha256

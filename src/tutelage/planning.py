@@ -10,9 +10,9 @@ from typing import Literal, final
 from tutelage.privacy import accounting, consensus
 from tutelage.privacy.bounds import Ball, Bound, Cube, Orthant, bound_named
 from tutelage.privacy.errors import RecipeError
-from tutelage.privacy.events import Event, Gaussian, NoisyMax
+from tutelage.privacy.events import Event, Gaussian, NoisyMax, SparseVector
 from tutelage.privacy.ledger import Budget
-from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
+from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
 from tutelage.privacy.units import Adjacency, Unit
 
 METHODS = ("gnmax", "lnmax", "confident-gnmax", "interactive-gnmax", "mean")
@@ -150,6 +150,51 @@ class Sanitise:
 
 @final
 @dataclass(frozen=True)
+class Selection:
+    """Let the sparse vector technique choose which coordinates of a code are let out (Fay et al. 2020, Section 2.4).
+
+    Of each answer at most `answers` coordinates leave, those whose size in the teachers' mean passes `threshold`. The choice
+    has the `share` of what the book's filter has room for, the values have the rest. All three are fixed before a ballot is cast.
+    """
+
+    threshold: float
+    answers: int
+    share: float = 0.5
+
+    def __post_init__(self) -> None:
+        accounting.positive(threshold=self.threshold)
+        accounting.probability(share=self.share)
+        if not (type(self.answers) is int and self.answers >= 1):
+            raise RecipeError(f"`answers` must be a whole number ≥ 1. Got {self.answers!r} instead.")
+
+    def built(self, values: NoisyMean, budget: Budget, queries: int) -> AboveThreshold:
+        """Build the choice with as little noise as the budget has room for beside the values of all answers."""
+
+        def fits(each: float) -> bool:
+            chosen = SparseVector(*self._divided(each), self.answers)
+            return accounting.admits([(chosen, queries), (values.event(), queries)], budget.epsilon, budget.delta)
+
+        least = 1e-9 * budget.epsilon
+        if not fits(least):
+            raise RecipeError(
+                f"`sigma` must leave a selection some of ε = {budget.epsilon:g} beside the values. Got {values.sigma:g} instead."
+            )
+        own = self._divided(_largest(fits, least, 2 * budget.epsilon))
+        return AboveThreshold(values.bound, self.threshold, *own, self.answers, values.teachers, budget.unit)
+
+    def _divided(self, each: float) -> tuple[float, float]:
+        """Divide one choice's ε between its threshold and its comparisons (Lyu, Su & Li 2017, Section 4.2)."""
+        part = 1 / (1 + (2 * self.answers) ** (2 / 3))
+        return each * part, each * (1 - part)
+
+    def values_mu(self, budget: Budget) -> float:
+        """Give μ for the values of all answers."""
+        order, room = _room(budget)
+        return math.sqrt(2 * (1 - self.share) * room / order)
+
+
+@final
+@dataclass(frozen=True)
 class Aggregation:
     """How votes become answers. What is left open is calibrated to the budget; nothing is guessed and nothing looks at votes.
 
@@ -159,7 +204,8 @@ class Aggregation:
     over the answers' noise, and `answers` how many answers the noise is calibrated for (default: every question). The run
     goes on for as long as the budget holds, so that it may answer more or fewer. The interactive test asks what the teachers
     say beyond the student; where that is nothing, the student's own label is taken if its share is at least `sure`. `rounds`
-    is how often the student is fitted in between (default: 3 for the interactive method, else 1).
+    is how often the student is fitted in between (default: 3 for the interactive method, else 1). With a `selection` a mean
+    lets out few coordinates of every code, which teachers choose first.
     """
 
     method: str = "gnmax"
@@ -171,6 +217,7 @@ class Aggregation:
     sanitise: Sanitise | None = None
     rounds: int | None = None
     sure: float = 0.9
+    selection: Selection | None = None
 
     def __post_init__(self) -> None:
         if self.method not in METHODS:
@@ -193,6 +240,8 @@ class Aggregation:
             raise RecipeError("`sigma` and `sanitise` must stay open for 'lnmax' (its noise is `gamma`). Got them instead.")
         if self.method == "mean" and self.sanitise is not None:
             raise RecipeError("`sanitise` must stay open for 'mean', whose price does not depend on the data. Got it instead.")
+        if self.method != "mean" and self.selection is not None:
+            raise RecipeError(f"`selection` must stay open for {self.method!r}, which lets out no codes. Got it instead.")
         if self.method != "lnmax" and self.gamma is not None:
             raise RecipeError(f"`gamma` must stay open for {self.method!r} (its noise is `sigma`). Got {self.gamma!r} instead.")
 
@@ -250,6 +299,8 @@ class Aggregation:
         if self.vectors:
             one = NoisyMean(bound, 1.0, teachers, budget.adjacency, unit).event()
             assert isinstance(one, Gaussian)
+            if self.selection is not None and self.sigma is None:
+                target = self.selection.values_mu(budget)
             sigma = self.sigma or one.sensitivity * math.sqrt(queries) / target
             return NoisyMean(bound, sigma, teachers, budget.adjacency, unit), None
         if not self.adaptive:
@@ -259,33 +310,51 @@ class Aggregation:
         test = ThresholdTest(classes, self.threshold * teachers, sigma * self.test_ratio, self.interactive, unit, teachers)
         return GNMax(classes, sigma, unit, teachers), test
 
+    def selecting(self, budget: Budget, queries: int, mechanism: Mechanism) -> AboveThreshold | None:
+        """Build what chooses coordinates before this mechanism lets them out, where something does."""
+        if self.selection is None:
+            return None
+        assert isinstance(mechanism, NoisyMean)
+        return self.selection.built(mechanism, budget, queries)
+
     def planned(self, budget: Budget, queries: int, teachers: int, bound: Bound) -> list[tuple[Event, int]]:
         """List what a run will have been if every question is asked and as many are answered as the noise is meant for."""
         mechanism, screen = self.built(budget, queries, teachers, bound)
-        steps = [] if screen is None else [(screen.event(), queries)]
+        first = screen or self.selecting(budget, queries, mechanism)
+        steps = [] if first is None else [(first.event(), queries)]
         steps.append((mechanism.event(), min(self.answers or queries, queries)))
         return steps if self.sanitise is None else [*steps, (self.sanitise.release().event(), 1)]
 
 
 def _largest_gamma(budget: Budget, queries: int) -> float:
     """The least Laplace noise with which all questions fit the budget."""
-    low, high = 1e-9, 1e6
 
     def fits(gamma: float) -> bool:
         event = NoisyMax("laplace", 1 / gamma, budget.unit.teachers)
         return accounting.admits([(event, queries)], budget.epsilon, budget.delta)
 
+    return _largest(fits, 1e-9, 1e6)
+
+
+def _largest(fits: Callable[[float], bool], low: float, high: float) -> float:
+    """Find the largest number that fits, between one that does and one that does not."""
     while high / low > 1 + 1e-12:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
 
 
+def _room(budget: Budget) -> tuple[float, float]:
+    """Give the filter's order for events that are not all Gaussian, and what their Rényi divergences may add up to there."""
+    order = accounting.filter_order(budget.epsilon, budget.delta)
+    return order, budget.epsilon - math.log(1 / budget.delta) / (order - 1)
+
+
 def room_beside(sanitise: Sanitise, budget: Budget) -> float:
     """μ that is left for answers beside the sanitised ε's own release, at the filter's order."""
-    order = accounting.filter_order(budget.epsilon, budget.delta)
+    order, whole = _room(budget)
     release = float(accounting.event_rdp(sanitise.release().event(), order)[0])
-    room = budget.epsilon - math.log(1 / budget.delta) / (order - 1) - release
+    room = whole - release
     if not room > 0:
         raise RecipeError(
             f"`sanitise` must leave room for answers in ε = {budget.epsilon:g}. Got a release that costs {release:g} at order "

@@ -62,7 +62,7 @@ def _drawing(recipe: Any) -> str:
     """Say who will learn from the masks, and whether another was to be expected."""
     from tutelage.recipes.names import drawer
 
-    learner, usual = recipe.student.learner, drawer(recipe.codec)
+    learner, usual = recipe.student.learner, drawer(recipe)
     what = "from codes, which it never decodes" if learner == "latent" else "from decoded answers"
     return f"student: {learner!r} learns {what} ({'the default' if learner == usual else f'the default is {usual!r}'} here)"
 

@@ -109,12 +109,13 @@ def transfer(
     _check_test(public, test)
     how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written
+    selection = how.selecting(budget, queries, mechanism)
     task = _task(private, public, queries, codec, how, questions, shards, truth, say)
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)
     with folder.locked(), Ledger(folder.book, budget, purpose=purpose) as ledger:
         fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
         quietly("fit", fit, ours=Error)
-        curator = Curator(teachers, codec, mechanism, ledger, screen=screen, private=folder.private)
+        curator = Curator(teachers, codec, mechanism, ledger, screen=screen, selection=selection, private=folder.private)
         answers = task.ask(curator, student, folder, say)
         sanitised = task.account(curator, folder)
         learner = student()
@@ -154,6 +155,8 @@ def _task(
     say: Progress,
 ) -> Task:
     """Tell labels from masks by the shape of a target; where the codec takes corrections, a guess is put to the teachers."""
+    if how.selection is not None and private.targets.ndim == 1:
+        raise RecipeError("`selection` must stay open where targets are labels: shares of votes are few. Got it instead.")
     if isinstance(codec, Corrections):
         _check_labels(private, public, codec.classes)  # now: later a wrong one could stop a release that is paid for
         return Following(public, queries, how, codec)

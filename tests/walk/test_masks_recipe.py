@@ -149,6 +149,46 @@ def test_every_codec_can_be_named(name: str, tmp_path: Path, monkeypatch: pytest
     assert (done.folder.release / "decoder.safetensors").exists() == name.startswith("guided")
 
 
+SELECTED = """[codec]
+kind = "wavelet"
+chosen = "coarse"
+kept = 64
+norm = 9.0
+[aggregation]
+method = "mean"
+[aggregation.selection]
+threshold = 0.5
+answers = 5
+"""
+
+
+def selected() -> str:
+    """Let the sparse vector technique choose wavelets; nothing is said about who learns."""
+    head, rest = TINY.split(VOTES)
+    queries, student = rest.split("[student]\n")
+    table = SELECTED.replace('method = "mean"', f'method = "mean"{queries.rstrip()}')
+    return f"{head}{table}[student]\n" + student.replace('learner = "masks"\n', "")
+
+
+def test_teachers_may_choose_what_of_a_code_is_let_out(tmp_path: Path) -> None:
+    from tutelage.codecs.wavelet import Wavelet
+
+    recipe = parse(selected())
+    assert recipe.student.learner == "masks"  # what was not selected was not measured: nothing for a latent student
+    done = run(recipe, tmp_path / "run", device="cpu", engine="sequential")
+    assert [(row["kind"], row["count"]) for row in done.guarantee["events"]] == [("SparseVector", 6), ("Gaussian", 6)]
+    assert done.guarantee["epsilon"] <= 50.0 * (1 + 1e-9)
+    assert verify(done.folder.root).claimed_epsilon == pytest.approx(done.guarantee["epsilon"])
+    assert (done.answers.codes, done.answers.sigma) == (None, 0.0)
+    left = np.abs(Wavelet((16, 16), np.arange(256), 9.0).forward(np.asarray(done.answers.values).reshape(6, -1))) > 1e-6
+    assert left.any()
+    assert (left.sum(axis=1) <= 5).all()
+    assert not left[:, 64:].any()
+    latent = selected().replace("[student]\n", '[student]\nlearner = "latent"\n').replace("[student.masks]", "[student.latent]")
+    with pytest.raises(RecipeError, match=r"`student.learner` must be 'masks' where a selection leaves out parts of codes"):
+        parse(latent)
+
+
 def test_components_that_were_left_open_are_those_of_the_plan_s_own_noise(tmp_path: Path) -> None:
     from tutelage.data.dataset import Public
     from tutelage.recipes import coders

@@ -72,12 +72,12 @@ class BlocksSection(_Clipped):
 
 
 class WaveletSection(_Clipped):
-    """Wavelet coefficients, chosen on public masks."""
+    """Wavelet coefficients: chosen on public masks, or the coarsest, for which no mask is looked at."""
 
     kept: Count
     wavelet: str = "haar"
     levels: Count = 2
-    chosen: str = "public"
+    chosen: Literal["public", "coarse"] = "public"
 
 
 class RegionsSection(_Clipped):
@@ -188,12 +188,8 @@ def _check_clip(read: Any, where: str) -> None:
         raise RecipeError(f"`{where}.quantile` must stay open where `norm` is given. Got both instead.")
     if read.kind == "pixels" and read.bound == "binary" and (norm is not None or quantile is not None):
         raise RecipeError(f"`{where}.norm` and `quantile` must stay open for the bound 'binary'. Got one instead.")
-    if read.kind == "wavelet" and read.chosen != "public":
-        raise RecipeError(
-            f"`{where}.chosen` must be 'public': coefficients are chosen on public masks. The sparse vector technique, which "
-            "chooses them on the answers, has no place in a recipe's walk; from Python, `Curator` takes it as `selection`. "
-            f"Got {read.chosen!r} instead."
-        )
+    if read.kind == "wavelet" and read.chosen == "coarse" and norm is None and not where.endswith("filter"):
+        raise RecipeError(f"`{where}.norm` must be given for the coarsest coefficients: no mask is looked at. Got none instead.")
     if read.kind == "autoencoder" and read.activation != "clip" and read.norm != 1:
         raise RecipeError(f"`{where}.norm` must stay open where the activation is not 'clip'. Got {read.norm!r} instead.")
 

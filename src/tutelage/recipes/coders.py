@@ -97,6 +97,9 @@ class _Builder:
     def _learned(self, read: Any, bound: Bound | None = None) -> Any:
         """Fit what has components or chosen coefficients; `bound` is that of the release where it is not the codec's own."""
         given: dict[str, Any] = {"quantile": read.quantile or QUANTILE}
+        if read.kind == "wavelet" and read.chosen == "coarse":
+            norm = read.norm or 1.0  # a filter is not clipped
+            return Wavelet(self.shape, np.arange(read.kept), norm, read.wavelet, read.levels)
         if read.kind == "wavelet":
             return Wavelet.fit(self.masks, kept=read.kept, wavelet=read.wavelet, levels=read.levels, norm=read.norm, **given)
         given |= {"centre": read.centre, "rank": read.rank}

@@ -53,13 +53,14 @@ def with_drawer(recipe: Any) -> Any:
     """Let a student of masks learn from codes where these are linear, and else from decoded answers; the recipe may say other."""
     if not recipe.about_masks or recipe.codec is None or "learner" in recipe.student.model_fields_set:
         return recipe
-    student = recipe.student.model_copy(update={"learner": drawer(recipe.codec)})
+    student = recipe.student.model_copy(update={"learner": drawer(recipe)})
     return recipe.model_copy(update={"student": student})
 
 
-def drawer(codec: Any) -> str:
+def drawer(recipe: Any) -> str:
     """Name the learner of masks that a codec is usually given: codes teach more than what is decoded from them."""
-    return "latent" if codecs.is_linear(codec) else "masks"
+    whole = recipe.aggregation.selection is None  # what was not selected was not measured
+    return "latent" if whole and codecs.is_linear(recipe.codec) else "masks"
 
 
 def check_student(section: Any) -> None:
@@ -130,6 +131,8 @@ def _check_door(recipe: Any, kind: Any) -> None:
     if recipe.aggregation.questions not in ("first", "prototypes"):
         got = recipe.aggregation.questions
         raise RecipeError(f"`aggregation.questions` must be 'first' or 'prototypes' for masks. Got {got!r} instead.")
+    if recipe.student.learner == "latent" and recipe.aggregation.selection is not None:
+        raise RecipeError("`student.learner` must be 'masks' where a selection leaves out parts of codes. Got 'latent' instead.")
     if recipe.student.learner == "latent" and not codecs.is_linear(recipe.codec):
         key, words, got = "kind", LINEAR, kind
         if kind == "rescaled":
@@ -155,6 +158,8 @@ def check_shares(recipe: Any) -> None:
     student = recipe.student
     if not recipe.how().vectors or recipe.about_masks:
         return
+    if recipe.aggregation.selection is not None:
+        raise RecipeError("`aggregation.selection` must stay open for labels: shares of votes are few. Got it instead.")
     if student.learner not in ("supervised", "consistency", "linear"):
         raise RecipeError(
             f"`student.learner` must be 'supervised', 'consistency' or 'linear' for 'mean'. Got {student.learner!r} instead."

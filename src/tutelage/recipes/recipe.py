@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from pydantic import Field, create_model
 
-from tutelage.planning import Aggregation, Sanitise
+from tutelage.planning import Aggregation, Sanitise, Selection
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
@@ -24,6 +24,7 @@ LATER = {
     "": ("codec", "alignment"),
     "data": sets.KEYS,
     "teachers": ("network", "window"),
+    "aggregation": ("selection",),
     "student": ("masks", "latent", "linear", "heir", "network"),
 }
 
@@ -99,6 +100,14 @@ class SanitiseSection(Section):
     sigma: Positive
 
 
+class SelectionSection(Section):
+    """Which coordinates of a code are let out: see planning.Selection."""
+
+    threshold: Positive
+    answers: Count
+    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+
+
 class _Asking(Section):
     queries: Count
     questions: Literal["first", "prototypes", "seen", "uncertain"] = "first"
@@ -106,6 +115,7 @@ class _Asking(Section):
     gamma: Positive | None = None
     answers: Count | None = None
     sanitise: SanitiseSection | None = None
+    selection: SelectionSection | None = None
 
 
 def _aggregation() -> type[_Asking]:
@@ -176,8 +186,10 @@ class Recipe(Section):
     def how(self) -> Aggregation:
         """Build the aggregation."""
         section = self.aggregation
-        chosen = section.model_dump(exclude={"queries", "questions", "sanitise"})
-        return Aggregation(**chosen, sanitise=None if section.sanitise is None else Sanitise(**section.sanitise.model_dump()))
+        chosen = section.model_dump(exclude={"queries", "questions", "sanitise", "selection"})
+        parts = (("sanitise", Sanitise), ("selection", Selection))
+        read = {name: kind(**table.model_dump()) for name, kind in parts if (table := getattr(section, name)) is not None}
+        return Aggregation(**chosen, **read)
 
 
 def read(path: Path) -> Recipe:

@@ -79,8 +79,8 @@ class Masking:
             raise BudgetExceeded("the budget must hold at least one answer. Got none left after earlier kills instead.")
         chosen, codes = np.concatenate(asked), released.array()
         values = self._decoded(curator, codes, chosen, folder, width)
-        if not isinstance(curator.mechanism, NoisyMean):
-            return Answers(chosen, values)
+        if not isinstance(curator.mechanism, NoisyMean) or curator.selection is not None:
+            return Answers(chosen, values)  # votes are no codes, and what was not selected was not measured
         return Answers(chosen, values, codes, curator.mechanism.sigma / curator.mechanism.teachers, curator.codec)
 
     def _settled(self, curator: Curator, folder: RunFolder) -> Array:
