@@ -17,13 +17,17 @@ from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting, consensus
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.events import Threshold
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
-from tutelage.simulation import PublicVotes, save, simulate
+from tutelage.simulation import PublicVotes, right_chance, save, simulate, with_student
+from tutelage.worth import Worth
 
 BUDGET = Budget(8.0, 1e-5)
 STRONG = simulate(10, 250, 0.995, queries=400)
 WEAK = simulate(10, 100, 0.4, agreement=0.31, queries=400)
+TAUGHT = with_student(simulate(10, 100, 0.7, queries=400), 0.8)
+INTERACTIVE = Aggregation("interactive-gnmax", rounds=4, sure=0.7)
 
 
 @pytest.fixture(scope="module")
@@ -34,6 +38,11 @@ def for_strong() -> list[Choice]:
 @pytest.fixture(scope="module")
 def for_weak() -> list[Choice]:
     return best(WEAK, BUDGET, queries=300)
+
+
+@pytest.fixture(scope="module")
+def for_taught() -> list[Choice]:
+    return best(TAUGHT, BUDGET, queries=300, methods=["interactive-gnmax"], rounds=4, sure=0.7)
 
 
 # ── what is chosen ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -89,6 +98,33 @@ def test_expectations_are_those_of_a_run(for_weak: list[Choice]) -> None:
     assert taken.how.answers == pytest.approx(np.mean(right) + np.mean(wrong), rel=0.2)  # planned for, with something to spare
 
 
+def test_a_student_that_knows_more_is_asked_for_more_before_it_is_told(for_taught: list[Choice]) -> None:
+    """With nothing known already, and with much known: a higher bar, and fewer answers planned for."""
+    votes = simulate(10, 100, 0.7, queries=400)
+    weak, strong = (
+        best(with_student(votes, accuracy), BUDGET, queries=300, methods=["interactive-gnmax"])[0] for accuracy in (0.15, 0.97)
+    )
+    assert (weak.how.answers or 0) > 1.3 * (strong.how.answers or 0)
+    assert weak.right - weak.known > strong.right - strong.known
+    assert strong.own > weak.own
+    assert all(one.how.interactive for one in for_taught)
+
+
+def test_a_plan_made_for_nobody_is_worth_less_to_a_student() -> None:
+    """A twin that ignores the student takes what is best for one who expects nothing, and is beaten on the one there is."""
+    votes = with_student(simulate(10, 100, 0.8, queries=400), 0.9)
+    budget, name = Budget(1.0, 1e-5), ["interactive-gnmax"]
+    real = best(votes, budget, queries=300, methods=name)[0]
+    even = replace(votes, student=np.full_like(votes.counts, 0.1))
+    blind = best(even, budget, queries=300, methods=name)[0]
+    assert blind.how.sigma is not None
+    seen = Worth(votes, blind.how, [blind.how.sigma], right_chance(votes, blind.how.sigma)[None])
+    plan = (blind.queries, blind.how.sigma, blind.how.threshold, blind.how.sigma * blind.how.test_ratio)
+    labels = seen.labels(*(np.asarray([value]) for value in plan))
+    labels = labels.held(np.minimum(1.0, (blind.how.answers or 0) / labels.answers))
+    assert real.utility > 1.05 * float(labels.worth(1.0)[0])
+
+
 # ── what it costs ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -101,6 +137,19 @@ def test_every_plan_fits_the_budget(votes: PublicVotes, budget: Budget) -> None:
         events = one.events(budget)
         assert accounting.admits(events, budget.epsilon, budget.delta)
         assert accounting.cost(events, budget.delta).epsilon == pytest.approx(one.epsilon, rel=1e-6)
+
+
+@pytest.mark.parametrize("budget", [BUDGET, Budget(0.5, 1e-6), Budget(3.0, 1e-5, Unit("institution", 3))])
+def test_every_interactive_plan_fits_the_budget_at_the_price_of_a_run(budget: Budget) -> None:
+    for one in best(TAUGHT, budget, queries=200, methods=["interactive-gnmax"], keep=100):
+        mechanism, screen = one.how.built(budget, one.queries, 100, OneHot(10))
+        assert screen is not None
+        assert screen.beyond_student
+        assert one.how.answers is not None
+        charged = [(screen.event(), one.queries), (mechanism.event(), one.how.answers)]
+        assert one.events(budget) == charged
+        assert accounting.admits(charged, budget.epsilon, budget.delta)
+        assert accounting.cost(charged, budget.delta).epsilon == pytest.approx(one.epsilon, rel=1e-6)
 
 
 def test_the_whole_budget_is_used_where_teachers_need_it(for_weak: list[Choice]) -> None:
@@ -118,8 +167,10 @@ def test_a_twin_that_counts_tests_for_nothing_is_caught(monkeypatch: pytest.Monk
         best(WEAK, BUDGET, queries=300)
 
 
-def test_a_plan_is_a_recipes_aggregation(for_weak: list[Choice], for_strong: list[Choice]) -> None:
-    for taken in (for_weak[0], for_strong[0], sanitised(STRONG, for_strong[0], BUDGET)):
+def test_a_plan_is_a_recipes_aggregation(for_weak: list[Choice], for_strong: list[Choice], for_taught: list[Choice]) -> None:
+    interactive = (for_taught[0], sanitised(TAUGHT, for_taught[0], BUDGET))
+    assert {(one.how.rounds, one.how.sure) for one in interactive} == {(4, 0.7)}
+    for taken in (for_weak[0], for_strong[0], sanitised(STRONG, for_strong[0], BUDGET), *interactive):
         text = taken.toml()
         section = tomllib.loads(text)["aggregation"]
         queries, release = section.pop("queries"), section.pop("sanitise", None)
@@ -163,6 +214,22 @@ def test_a_sanitised_plan_fits_and_says_what_to_expect(votes: PublicVotes, metho
     assert after.right <= before.right * 1.001  # the search interpolates between noises
 
 
+def test_tests_beyond_a_student_have_the_price_that_a_run_gives_them(for_taught: list[Choice]) -> None:
+    taken = for_taught[0]
+    assert taken.how.sigma is not None
+    tests = accounting.event_rdp(Threshold(taken.how.sigma * taken.how.test_ratio), accounting.ORDERS) * taken.queries
+    answers = consensus.gnmax_rdp(TAUGHT.counts, taken.how.sigma, accounting.ORDERS)
+    passing = choice._passing(TAUGHT, taken)
+    expected = passing @ answers * taken.queries / len(TAUGHT) + tests
+    assert choice._expected_rdp(TAUGHT, taken, accounting.ORDERS) == pytest.approx(expected)
+    assert passing.mean() * taken.queries == pytest.approx(taken.right + taken.wrong, rel=2e-3)
+    after = sanitised(TAUGHT, taken, BUDGET)
+    assert accounting.admits(after.events(BUDGET), 8.0, 1e-5)
+    assert (after.how.sigma or 0.0) >= taken.how.sigma
+    assert after.sanitised_deviation is not None
+    assert after.own == pytest.approx(taken.own, rel=0.2)
+
+
 def test_the_release_is_better_than_one_picked_by_hand() -> None:
     votes = simulate(10, 100, 0.97, queries=250)
     taken = sanitised(votes, best(votes, BUDGET, queries=100, methods=["gnmax"])[0], BUDGET)
@@ -184,7 +251,10 @@ def test_the_release_is_better_than_one_picked_by_hand() -> None:
         ({"keep": 0}, "`keep` must be a whole number ≥ 1. Got 0"),
         ({"penalty": -1.0}, "`penalty` must be a finite number ≥ 0. Got -1.0"),
         ({"flip_rate": 1.0}, r"`flip_rate` must be in \(0, 1\)"),
-        ({"methods": ["lnmax"]}, "`methods` must be among 'gnmax' and 'confident-gnmax'. Got \\['lnmax'\\]"),
+        ({"methods": ["lnmax"]}, "`methods` must be among 'gnmax' and 'confident-gnmax', or .* alone. Got \\['lnmax'\\]"),
+        ({"methods": ["gnmax", "interactive-gnmax"]}, "'interactive-gnmax' alone. Got \\['gnmax', 'interactive-gnmax'\\]"),
+        ({"methods": ["interactive-gnmax"]}, "`student` must come with the votes for 'interactive-gnmax'"),
+        ({"methods": ["interactive-gnmax"], "rounds": 1, "sure": 0.05}, "`sure` must be above 1/10"),
         ({"methods": []}, "`methods` must be among"),
     ],
 )
@@ -204,3 +274,38 @@ def test_votes_come_from_one_place_and_fit_the_recipe(tmp_path: Path) -> None:
     assert choices(BUDGET, 10, 100, 50, file=file)[0].source == "votes.npz"
     wide = choices(Budget(8.0, 1e-5, Unit("institution", 2)), 10, 100, 50, accuracy=0.8)
     assert wide[0].dependent_epsilon is None  # that price is for one vote
+
+
+def test_a_student_comes_from_one_place_and_where_one_is_fitted(tmp_path: Path) -> None:
+    alone, both = save(replace(TAUGHT, student=None), tmp_path / "alone"), save(TAUGHT, tmp_path / "both")
+    for words, what in (({"file": alone}, "none"), ({"accuracy": 0.7}, "none"), ({"file": both, "student": 0.8}, "both")):
+        with pytest.raises(
+            RecipeError, match=rf"`student` must be either simulated \(--student-accuracy\) .* Got {what} instead"
+        ):
+            choices(BUDGET, 10, 100, 50, how=INTERACTIVE, **words)  # type: ignore[arg-type]
+    once = replace(INTERACTIVE, rounds=1)
+    for how, got in ((None, "'gnmax' in 1"), (once, "'interactive-gnmax' in 1")):
+        with pytest.raises(RecipeError, match=f"`student_accuracy` must come with .* Got {got} instead"):
+            choices(BUDGET, 10, 100, 50, how=how, accuracy=0.7, student=0.8)
+    assert choices(BUDGET, 10, 100, 50, how=INTERACTIVE, file=both)[0].source == "both.npz"
+    beside = choices(BUDGET, 10, 100, 50, how=INTERACTIVE, file=alone, student=0.8)[0]
+    assert beside.source == "alone.npz; a simulated student, accuracy 0.8"
+    assert beside.dependent_epsilon is not None
+    assert beside.sanitised_epsilon is None
+    assert choices(BUDGET, 10, 100, 50, how=once, file=alone)[0].own == 0  # one round: nobody is fitted in between
+
+
+def test_an_interactive_figure_is_sanitised_where_the_recipe_says_so() -> None:
+    how = replace(INTERACTIVE, sanitise=Sanitise(3.0, 0.02, 20.0))
+    taken = choices(BUDGET, 10, 100, 50, how=how, accuracy=0.9, student=0.8)[0]
+    assert taken.how.sanitise is not None
+    assert taken.sanitised_epsilon is not None
+    assert "[aggregation.sanitise]" in taken.toml()
+
+
+def test_other_methods_keep_the_rounds_and_questions_of_their_recipe() -> None:
+    taken = choices(BUDGET, 10, 100, 50, how=Aggregation("gnmax", rounds=3), accuracy=0.9)[0]
+    section = tomllib.loads(taken.toml(questions="uncertain"))["aggregation"]
+    assert (section["rounds"], section["questions"]) == (3, "uncertain")
+    assert "sure" not in section
+    assert {taken.figures()[name] for name in ("known", "own", "mistaken")} == {None}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
-from tutelage.simulation import PublicVotes, read, right_chance, save, simulate
+from tutelage.simulation import PublicVotes, read, right_chance, save, simulate, with_student
 
 
 @pytest.mark.parametrize(
@@ -35,6 +35,48 @@ def test_teachers_that_are_alike_are_wrong_together() -> None:
 def test_a_seed_gives_the_same_votes() -> None:
     assert np.array_equal(simulate(10, 100, 0.9, seed=1).counts, simulate(10, 100, 0.9, seed=1).counts)
     assert not np.array_equal(simulate(10, 100, 0.9, seed=1).counts, simulate(10, 100, 0.9, seed=2).counts)
+
+
+@pytest.mark.parametrize(("classes", "accuracy"), [(10, 0.95), (10, 0.7), (10, 0.2), (2, 0.8)])
+def test_a_student_is_right_as_often_as_it_is_said_and_as_it_says(classes: int, accuracy: float) -> None:
+    votes = with_student(simulate(classes, 50, 0.8, queries=20_000), accuracy)
+    assert votes.student is not None
+    right, sure = votes.student.argmax(axis=1) == votes.truth, votes.student.max(axis=1)
+    assert right.mean() == pytest.approx(accuracy, abs=0.015)
+    assert votes.student.sum(axis=1) == pytest.approx(1)
+    for low, high in ((0.2, 0.5), (0.5, 0.8), (0.8, 0.95), (0.95, 1.0)):  # calibrated
+        some = (sure > low) & (sure <= high)
+        if some.sum() > 500:
+            assert right[some].mean() == pytest.approx(sure[some].mean(), abs=0.05)
+
+
+def test_a_student_finds_hard_what_teachers_find_hard() -> None:
+    teachers = simulate(10, 100, 0.7, queries=20_000)
+    own = teachers.counts[np.arange(20_000), teachers.truth]
+
+    def where_it_errs(alike: float) -> float:
+        student = with_student(teachers, 0.8, alike=alike).student
+        assert student is not None
+        return float(own[student.argmax(axis=1) != teachers.truth].mean())
+
+    apart, usual, same = (where_it_errs(alike) for alike in (0.0, 0.7, 1.0))
+    assert apart == pytest.approx(own.mean(), rel=0.03)
+    assert same < usual - 2 < apart - 8
+    # A wrong guess is that of a wrong teacher: the rival's more often than any other's.
+    student = with_student(teachers, 0.8).student
+    assert student is not None
+    wrong = teachers.counts.copy()
+    wrong[np.arange(20_000), teachers.truth] = -1
+    guess = student.argmax(axis=1)
+    erring = (guess != teachers.truth) & (wrong.max(axis=1) > 0)
+    assert 0.3 < np.mean(guess[erring] == wrong.argmax(axis=1)[erring]) < 0.7
+
+
+def test_a_student_errs_also_where_no_teacher_does() -> None:
+    votes = with_student(PublicVotes(np.tile([0, 9, 0], (2000, 1)), np.ones(2000, dtype=int)), 0.6)
+    assert votes.student is not None
+    guesses = np.bincount(votes.student.argmax(axis=1), minlength=3) / 2000
+    assert guesses == pytest.approx([0.2, 0.6, 0.2], abs=0.05)
 
 
 @pytest.mark.parametrize("sigma", [0.5, 5.0, 40.0])
@@ -75,6 +117,27 @@ def test_teachers_that_cannot_be_are_refused(change: dict[str, Any], rule: str) 
 
 
 @pytest.mark.parametrize(
+    ("accuracy", "alike", "rule"),
+    [
+        (0.1, 0.7, "`student_accuracy` must be above 1/10, as of chance, and below 1. Got 0.1"),
+        (1.0, 0.7, "`student_accuracy` must be above 1/10, as of chance, and below 1. Got 1.0"),
+        (0.9, 1.1, r"`alike` must be in \[0, 1\]. Got 1.1"),
+    ],
+)
+def test_students_that_cannot_be_are_refused(accuracy: float, alike: float, rule: str) -> None:
+    with pytest.raises(RecipeError, match=rule):
+        with_student(simulate(10, 20, 0.8, queries=20), accuracy, alike=alike)
+
+
+@pytest.mark.parametrize(
+    "student", [[0, 1], [[0.5, 0.4], [1, 0]], [[2, -1], [1, 0]], [[np.nan, 1], [1, 0]], [["a", "b"], ["c", "d"]]]
+)
+def test_expectations_that_are_no_shares_are_refused(student: Any) -> None:
+    with pytest.raises(DataError, match=r"`student` must hold shares in \[0, 1\] of shape \(2, 2\), 1 in every row"):
+        PublicVotes(np.asarray([[1, 2], [2, 1]]), np.asarray([0, 1]), student=student)
+
+
+@pytest.mark.parametrize(
     ("counts", "truth", "rule"),
     [
         (np.ones(3), [0], "`counts` must be votes"),
@@ -98,6 +161,14 @@ def test_votes_are_read_again_as_they_were_written(tmp_path: Path) -> None:
     assert np.array_equal(again.counts, votes.counts)
     assert np.array_equal(again.truth, votes.truth)
     assert again.source == "votes.npz"
+    assert again.student is None
+    taught = with_student(votes, 0.8)
+    once_more = read(save(taught, tmp_path / "taught"))
+    assert once_more.student is not None
+    assert np.array_equal(once_more.student, taught.student)  # type: ignore[arg-type]
+    few = once_more.first(10)
+    assert few.student is not None
+    assert (len(few), few.student.shape, few.source) == (10, (10, 10), "taught.npz")
 
 
 def test_counts_alone_take_the_plurality_for_right_and_say_so(tmp_path: Path) -> None:

@@ -9,18 +9,19 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
 from tutelage.planning import Aggregation, Sanitise, room_beside
 from tutelage.privacy import accounting, consensus
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import RecipeError
-from tutelage.privacy.events import Event
+from tutelage.privacy.events import Event, Threshold
 from tutelage.privacy.ledger import Budget
 from tutelage.simulation import PublicVotes, right_chance
+from tutelage.worth import Worth, parts, situations
 
 Array = npt.NDArray[Any]
 
+PLAIN, INTERACTIVE = ("gnmax", "confident-gnmax"), "interactive-gnmax"
 PARTS = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)  # of the questions that could be asked
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(2, 20))  # shares of the teachers
 RATIOS = (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # the test's noise over the answers'
@@ -47,14 +48,17 @@ class Choice:
     penalty: float
     epsilon: float  # what the plan costs whatever the votes: at most the budget
     source: str
+    known: float = 0.0  # of the right answers: those that a student had right already
+    own: float = 0.0  # a student's own labels, where teachers have nothing to add
+    mistaken: float = 0.0  # of its own labels: those that are wrong
     dependent_epsilon: float | None = None  # of these votes, raw
     sanitised_epsilon: float | None = None  # of these votes, with its own release
     sanitised_deviation: float | None = None  # standard deviation of that figure's noise
 
     @property
     def utility(self) -> float:
-        """What the plan is worth: right answers, less the penalty for wrong ones."""
-        return self.right - self.penalty * self.wrong
+        """What the plan is worth: right answers that are news, less the penalty for wrong labels."""
+        return self.right - self.known - self.penalty * (self.wrong + self.mistaken)
 
     def events(self, budget: Budget) -> list[tuple[Event, int]]:
         """List what the plan will have been."""
@@ -71,7 +75,10 @@ class Choice:
             "test_ratio": how.test_ratio if tested else None,
             "answers": how.answers,
             "right": round(self.right, 1),
+            "known": round(self.known, 1) if how.interactive else None,
             "wrong": round(self.wrong, 1),
+            "own": round(self.own, 1) if how.interactive else None,
+            "mistaken": round(self.mistaken, 1) if how.interactive else None,
             "utility": round(self.utility, 1),
             "epsilon": round(self.epsilon, 4),
             "dependent_epsilon": None if self.dependent_epsilon is None else round(self.dependent_epsilon, 3),
@@ -79,13 +86,17 @@ class Choice:
             "sanitised_deviation": None if self.sanitised_deviation is None else round(self.sanitised_deviation, 3),
         }
 
-    def toml(self) -> str:
-        """Write the plan as a recipe has it."""
+    def toml(self, *, questions: str = "first") -> str:
+        """Write the plan as a recipe has it; how that chooses `questions` is no part of the plan."""
         how = self.how
         lines = [f"# tuned_on = {_quoted(self.source)}", "[aggregation]", f'method = "{how.method}"', f"queries = {self.queries}"]
         lines.append(f"sigma = {float(how.sigma or 0.0)!r}")
         if how.adaptive:
             lines += [f"threshold = {how.threshold!r}", f"test_ratio = {how.test_ratio!r}", f"answers = {how.answers}"]
+        if how.interactive:
+            lines.append(f"sure = {how.sure!r}")
+        lines += [] if how.rounds is None else [f"rounds = {how.rounds}"]
+        lines += [] if questions == "first" else [f'questions = "{questions}"']
         if how.sanitise is not None:
             names = ("order", "beta", "sigma")
             lines += ["", "[aggregation.sanitise]", *(f"{name} = {getattr(how.sanitise, name)!r}" for name in names)]
@@ -99,7 +110,9 @@ def best(
     queries: int,
     penalty: float = 1.0,
     flip_rate: float | None = None,
-    methods: Sequence[str] = ("gnmax", "confident-gnmax"),
+    methods: Sequence[str] = PLAIN,
+    rounds: int | None = None,
+    sure: float = Aggregation.sure,
     keep: int = 5,
 ) -> list[Choice]:
     """Give the plan to take, and after it others with their worth, for at most `queries` questions.
@@ -108,10 +121,17 @@ def best(
     `flip_rate` of the answers would be wrong are left out. A plan with a test is taken if it is better than any without by
     more than a hundredth, and of plans within a hundredth of the best, the cheapest. All of them fit the budget whatever the
     votes will be: that price does not depend on them.
+
+    For `methods` ("interactive-gnmax",) the votes must come with a student, and a right answer counts if it had guessed wrong.
+    `rounds` and `sure` are those of the plans. Neither is chosen: a right label of the student's own is no news, so that by this
+    measure it had better never be sure.
     """
     _check(queries, penalty, flip_rate, methods, keep)
-    worth = _Worth(votes, budget, queries)
-    found = [choice for method in methods for choice in _searched(worth, budget, queries, penalty, flip_rate, method)]
+    sigmas = _sigmas(budget, queries)
+    right = np.stack([right_chance(votes, float(sigma)) for sigma in sigmas])  # (sigmas, questions)
+    hows = [Aggregation(method, rounds=rounds, sure=sure if method == INTERACTIVE else Aggregation.sure) for method in methods]
+    worths = [Worth(votes, how, sigmas, right) for how in hows]
+    found = [choice for worth in worths for choice in _searched(worth, budget, queries, penalty, flip_rate)]
     if not found:
         raise RecipeError("`budget` must hold a plan on the grid with these limits. Got one that holds none instead.")
     top = {method: max((c.utility for c in found if c.how.method == method), default=-math.inf) for method in methods}
@@ -131,8 +151,11 @@ def _check(queries: int, penalty: float, flip_rate: float | None, methods: Seque
         raise RecipeError(f"`penalty` must be a finite number ≥ 0. Got {penalty!r} instead.")
     if flip_rate is not None:
         accounting.probability(flip_rate=flip_rate)
-    if not methods or set(methods) - {"gnmax", "confident-gnmax"}:
-        raise RecipeError(f"`methods` must be among 'gnmax' and 'confident-gnmax'. Got {list(methods)!r} instead.")
+    # What a student knows is worth nothing to one method and everything to the others: their worths do not compare.
+    if list(methods) != [INTERACTIVE] and (not methods or set(methods) - set(PLAIN)):
+        raise RecipeError(
+            f"`methods` must be among 'gnmax' and 'confident-gnmax', or 'interactive-gnmax' alone. Got {list(methods)!r} instead."
+        )
 
 
 def _fitting(choice: Choice, budget: Budget) -> Choice:
@@ -153,56 +176,31 @@ def _others(found: list[Choice], taken: Choice) -> list[Choice]:
 # ── the search ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@final
-class _Worth:
-    """Tell what answers at some noise are worth. Questions with the same largest count pass a test with the same chance."""
-
-    def __init__(self, votes: PublicVotes, budget: Budget, queries: int) -> None:
-        self.votes = votes
-        self.tops, place = np.unique(votes.counts.max(axis=1), return_inverse=True)
-        self.weights = np.bincount(place) / len(votes)  # (tops,)
-        fewest = max(1, round(min(PARTS) * queries))
-        low, high = _least_sigma(budget, fewest, 1.0, math.inf), _least_sigma(budget, queries, queries, min(RATIOS))
-        self._sigmas = np.geomspace(float(low) * 0.99, float(high) * max(EXCESS) * 1.01, 40)
-        self._right = np.stack(
-            [np.bincount(place, weights=right_chance(votes, float(sigma))) / len(votes) for sigma in self._sigmas]
-        )  # (sigmas, tops)
-
-    def right(self, sigmas: Array) -> Array:
-        """Give the share of questions with each largest count that would be answered rightly: (plans, tops)."""
-        at = np.interp(np.log(sigmas), np.log(self._sigmas), np.arange(len(self._sigmas)))
-        below = np.minimum(at.astype(np.int64), len(self._sigmas) - 2)
-        part = (at - below)[:, None]
-        return (1 - part) * self._right[below] + part * self._right[below + 1]
-
-    def passing(self, thresholds: Array, noise: Array) -> Array:
-        """Give the chance of each largest count to pass: (plans, tops)."""
-        return special.ndtr((self.tops - thresholds[:, None]) / noise[:, None])
+def _sigmas(budget: Budget, queries: int) -> Array:
+    """Give noises from the least to the most that a plan on the grid can have."""
+    fewest = max(1, round(min(PARTS) * queries))
+    low, high = _least_sigma(budget, fewest, 1.0, math.inf), _least_sigma(budget, queries, queries, min(RATIOS))
+    return np.geomspace(float(low) * 0.99, float(high) * max(EXCESS) * 1.01, 40)
 
 
-def _searched(worth: _Worth, budget: Budget, queries: int, penalty: float, flip_rate: float | None, method: str) -> list[Choice]:
+def _searched(worth: Worth, budget: Budget, queries: int, penalty: float, flip_rate: float | None) -> list[Choice]:
     """Judge every plan of one method on the grid."""
-    votes = worth.votes
-    tested = method != "gnmax"
+    votes, tested = worth.votes, worth.how.adaptive
     asked = np.unique(np.maximum(1, np.rint(np.asarray(PARTS) * queries)))
-    axes = (asked, EXCESS, THRESHOLDS, RATIOS) if tested else (asked, EXCESS, (1.0,), (1.0,))
+    axes = (asked, EXCESS, THRESHOLDS, RATIOS) if tested else (asked, EXCESS, (1.0,), (math.inf,))  # no test costs nothing
     count, excess, threshold, ratio = (axis.ravel() for axis in np.meshgrid(*axes, indexing="ij"))
     answers = count
     if tested:  # a larger number of answers needs more noise, and noise decides how many pass: go round until both hold
         for _ in range(_ITERATIONS):
             noise = ratio * excess * _least_sigma(budget, count, answers, ratio)
-            share = worth.passing(threshold * votes.teachers, noise) @ worth.weights
-            answers = (answers + _enough(count, share)) / 2
+            answers = (answers + _enough(count, worth.passed(count, threshold, noise))) / 2
         answers = np.clip(np.ceil(answers), 1, count)
-    sigma = _rounded_up(excess * _least_sigma(budget, count, answers, ratio if tested else np.full_like(ratio, math.inf)))
-    chance = worth.passing(threshold * votes.teachers, ratio * sigma) if tested else np.ones((len(sigma), len(worth.tops)))
-    expected = chance @ worth.weights * count
-    right = (chance * worth.right(sigma)).sum(axis=1) * count
-    held = np.minimum(1.0, answers / np.maximum(expected, 1e-300))  # the budget may end before the questions do
-    right, wrong = right * held, np.maximum(expected - right, 0.0) * held
-    utility = right - penalty * wrong
-    price = accounting.mu_epsilon(_mu(budget, count, answers, sigma, ratio if tested else np.inf), budget.delta)
-    allowed = np.ones(len(count), dtype=bool) if flip_rate is None else wrong <= flip_rate * (right + wrong)
+    sigma = _rounded_up(excess * _least_sigma(budget, count, answers, ratio))
+    labels = worth.labels(count, sigma, threshold, ratio * sigma)
+    labels = labels.held(np.minimum(1.0, answers / np.maximum(labels.answers, 1e-300)))
+    utility = labels.worth(penalty)
+    price = accounting.mu_epsilon(_mu(budget, count, answers, sigma, ratio), budget.delta)
+    allowed = np.ones(len(count), dtype=bool) if flip_rate is None else labels.wrong <= flip_rate * labels.answers
     chosen = np.flatnonzero(allowed)
     if tested:  # thousands of plans differ in little: the best of each size and price are enough
         order = chosen[np.lexsort((price[chosen], -utility[chosen]))]
@@ -211,15 +209,18 @@ def _searched(worth: _Worth, budget: Budget, queries: int, penalty: float, flip_
     names = [{"threshold": float(threshold[i]), "test_ratio": float(ratio[i]), "answers": int(answers[i])} for i in chosen]
     return [
         Choice(
-            Aggregation(method, sigma=float(sigma[i]), **(extra if tested else {})),
+            replace(worth.how, sigma=float(sigma[i]), **(extra if tested else {})),
             int(count[i]),
             votes.teachers,
             votes.classes,
-            float(right[i]),
-            float(wrong[i]),
+            float(labels.right[i]),
+            float(labels.wrong[i]),
             float(penalty),
             float(price[i]),
             votes.source,
+            known=float(labels.known[i]),
+            own=float(labels.own[i]),
+            mistaken=float(labels.mistaken[i]),
         )
         for i, extra in zip(chosen, names, strict=True)
     ]
@@ -255,8 +256,7 @@ def sanitised(votes: PublicVotes, choice: Choice, budget: Budget) -> Choice:
     Order, β and σ are chosen on these votes, and the answers' noise is raised so that the release fits beside them: fewer
     answers will be right. Papernot et al. 2018 choose the three on the private votes; that would be another release.
     """
-    rows = PublicVotes(votes.counts[:_ROWS], votes.truth[:_ROWS], votes.source)
-    how = choice.how
+    rows, how = votes.first(_ROWS), choice.how
     for turn in range(4):  # the release takes room, answers get noisier, and the best release for noisier answers is another
         assert how.sigma is not None
         release = _least_figure(rows, replace(choice, how=how), budget)
@@ -267,11 +267,11 @@ def sanitised(votes: PublicVotes, choice: Choice, budget: Budget) -> Choice:
         if turn and all(consensus.gnmax_smooth_conditions(noise, choice.classes, release.order)):
             break
     assert how.sigma is not None
-    passing = _passing(votes, replace(choice, how=how))
-    right = float(passing @ right_chance(votes, how.sigma)) * choice.queries / len(votes)
-    wrong = float(passing.sum()) * choice.queries / len(votes) - right
-    final = replace(choice, how=how, right=right, wrong=wrong)
-    _fitting(final, budget)
+    worth = Worth(votes, how, [how.sigma], right_chance(votes, how.sigma)[None])
+    plan = (choice.queries, how.sigma, how.threshold, how.sigma * how.test_ratio)
+    labels = worth.labels(*(np.asarray([value]) for value in plan))
+    names = ("right", "wrong", "known", "own", "mistaken")
+    final = _fitting(replace(choice, how=how, **{name: float(getattr(labels, name)[0]) for name in names}), budget)
     assert how.sanitise is not None
     figure, deviation = _figure(rows, final, budget, how.sanitise)
     price = accounting.cost(final.events(budget), budget.delta).epsilon
@@ -288,12 +288,13 @@ def dependent_epsilon(votes: PublicVotes, choice: Choice, budget: Budget) -> flo
 
 
 def _passing(votes: PublicVotes, choice: Choice) -> Array:
-    """Give the chance (questions,) that each is answered."""
+    """Give the chance (questions,) that each is answered, in whichever round it is asked."""
     how = choice.how
     if not how.adaptive:
         return np.ones(len(votes))
     assert how.sigma is not None
-    return np.exp(consensus.log_answered(votes.counts.max(axis=1), how.threshold * choice.teachers, how.sigma * how.test_ratio))
+    chances = [one.passing(how.threshold * choice.teachers, how.sigma * how.test_ratio) for one in situations(votes, how)]
+    return np.asarray((parts(how, choice.queries) * chances).sum(axis=0))
 
 
 def _expected_rdp(votes: PublicVotes, choice: Choice, orders: Any) -> Array:
@@ -301,8 +302,11 @@ def _expected_rdp(votes: PublicVotes, choice: Choice, orders: Any) -> Array:
     how, scale = choice.how, choice.queries / len(votes)
     assert how.sigma is not None
     total = _passing(votes, choice) @ consensus.gnmax_rdp(votes.counts, how.sigma, orders)
-    if how.adaptive:
-        top, noise = votes.counts.max(axis=1), how.sigma * how.test_ratio
+    noise = how.sigma * how.test_ratio
+    if how.interactive:  # what is beyond a student is not a whole number of votes: a run prices these tests as any others
+        total = total + len(votes) * accounting.event_rdp(Threshold(noise), orders)
+    elif how.adaptive:
+        top = votes.counts.max(axis=1)
         total = total + consensus.threshold_rdp(top, how.threshold * choice.teachers, noise, orders).sum(axis=0)
     return np.asarray(scale * total)
 
@@ -312,7 +316,7 @@ def _local(votes: PublicVotes, choice: Choice, order: float) -> Array:
     how, scale = choice.how, choice.queries / len(votes)
     assert how.sigma is not None
     total = _passing(votes, choice) @ consensus.gnmax_local_sensitivity(votes.counts, how.sigma, order, choice.teachers)
-    if how.adaptive:
+    if how.adaptive and not how.interactive:
         top, noise = votes.counts.max(axis=1), how.sigma * how.test_ratio
         tests = consensus.threshold_local_sensitivity(top, how.threshold * choice.teachers, noise, order, choice.teachers)
         total = total + tests.sum(axis=0)

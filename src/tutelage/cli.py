@@ -94,8 +94,12 @@ def plan(
     ] = False,
     teacher_accuracy: Annotated[float | None, typer.Option(help="Simulate teachers that are right this often.")] = None,
     teacher_agreement: Annotated[float | None, typer.Option(help="How often two simulated teachers say the same.")] = None,
+    student_accuracy: Annotated[
+        float | None, typer.Option(help="Simulate a student that is right this often, for Interactive-GNMax.")
+    ] = None,
     votes: Annotated[
-        Path | None, typer.Option(help="Counts to choose on (.npz, .npy): PUBLIC or simulated, never private.")
+        Path | None,
+        typer.Option(help="Votes, and maybe a student, to choose on (.npz, .npy): PUBLIC or simulated, never private."),
     ] = None,
     penalty: Annotated[float, typer.Option(help="How many right answers one wrong answer undoes.")] = 1.0,
     as_json: AsJson = False,
@@ -103,10 +107,13 @@ def plan(
     """Solve for the one thing left open: teachers, queries, sigma, epsilon, delta or norm; or price a recipe or choose for it."""
     whom = Unit(unit, unit_teachers)
     if choose:
-        _only(context, "a choice", "recipe", "epsilon", "choose", "teacher_accuracy", "teacher_agreement", "votes", "penalty")
+        simulated = ("teacher_accuracy", "teacher_agreement", "student_accuracy")
+        _only(context, "a choice", "recipe", "epsilon", "choose", *simulated, "votes", "penalty")
         from tutelage.choosing import choose_for
 
-        choose_for(recipe, epsilon, teacher_accuracy, teacher_agreement, votes, penalty, as_json=as_json)
+        choose_for(
+            recipe, epsilon, teacher_accuracy, teacher_agreement, votes, penalty, student=student_accuracy, as_json=as_json
+        )
     elif recipe is not None:
         _only(context, "a recipe", "recipe", "epsilon", "records")
         from tutelage.pricing import price_recipe

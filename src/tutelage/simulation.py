@@ -1,10 +1,10 @@
-"""Votes that may be looked at: simulated, or counted on public data. What is chosen on them costs nothing."""
+"""Votes and students that may be looked at: simulated, or met on public data. What is chosen on them costs nothing."""
 
 from __future__ import annotations
 
 import math
 import zipfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, final
 
@@ -17,11 +17,15 @@ from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 
 Array = npt.NDArray[Any]
 
+# Of students that learned from 50 to 300 answers of public teachers (benchmarks/student.py).
+ALIKE = 0.7  # correlation of ranks in what they and their teachers find easy: 0.3 to 0.8 on digits, 0.4 to 0.6 on MNIST
+SPREAD = 0.3  # variance of their largest share, of the largest that there could be: 0.23 to 0.34 for the calibrated ones
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class PublicVotes:
-    """Hold vote counts that are public or simulated, and what would have been right.
+    """Hold vote counts that are public or simulated, what would have been right, and what a student expects, if there is one.
 
     Nothing here can tell where counts came from. Counts of private teachers' votes are private: a noise or a threshold
     chosen on them is a release that no book mentions.
@@ -30,6 +34,7 @@ class PublicVotes:
     counts: Array  # (questions, classes)
     truth: Array  # (questions,)
     source: str = "memory"
+    student: Array | None = None  # (questions, classes) shares of the teachers that it expects for each class
 
     def __post_init__(self) -> None:
         counts, truth = np.asarray(self.counts, dtype=np.float64), np.asarray(self.truth)
@@ -42,6 +47,8 @@ class PublicVotes:
             raise DataError(f"`truth` must be one class below {counts.shape[1]} per question. Got {truth.shape} instead.")
         object.__setattr__(self, "counts", counts)
         object.__setattr__(self, "truth", truth.astype(np.int64))
+        if self.student is not None:
+            object.__setattr__(self, "student", _shares(self.student, counts.shape))
 
     def __len__(self) -> int:
         return len(self.counts)
@@ -71,6 +78,26 @@ class PublicVotes:
     def plurality(self) -> float:
         """How often the class with the most votes is right."""
         return float(np.mean(self.counts.argmax(axis=1) == self.truth))
+
+    def first(self, rows: int) -> PublicVotes:
+        """Give the first questions alone."""
+        student = None if self.student is None else self.student[:rows]
+        return replace(self, counts=self.counts[:rows], truth=self.truth[:rows], student=student)
+
+
+def _shares(student: Any, shape: tuple[int, ...]) -> Array:
+    """Refuse what no student expects: a label is no share, and neither is a logit."""
+    shares = np.asarray(student)
+    if (
+        shares.shape != shape
+        or shares.dtype.kind not in "biuf"
+        or not ((shares >= 0) & (shares <= 1)).all()
+        or np.abs(shares.sum(axis=1) - 1).max() > 1e-3
+    ):
+        raise DataError(
+            f"`student` must hold shares in [0, 1] of shape {shape}, 1 in every row. Got others of {shares.shape} instead."
+        )
+    return shares.astype(np.float64)
 
 
 def simulate(
@@ -109,6 +136,45 @@ def simulate(
     return PublicVotes(named, places[:, 0], f"simulated: accuracy {accuracy:g}, {how}, seed {seed}")
 
 
+def with_student(votes: PublicVotes, accuracy: float, *, alike: float = ALIKE, seed: int = 0) -> PublicVotes:
+    """Draw what a student expects that guesses right with a given frequency on these questions.
+
+    It is calibrated: of the guesses to which it gives the share c, the part c is right. The largest share is drawn from a Beta
+    distribution between 1/classes and 1 whose mean is `accuracy`; the rest is spread evenly over the other classes. It finds hard
+    what the teachers find hard: the more of them are right about a question, the larger the share that it gives to the truth,
+    rank by rank, with the correlation `alike` of a Gaussian copula (1: the same order; 0: nothing in common). A wrong guess is
+    that of one of the teachers who are wrong, drawn at random.
+    """
+    least = 1 / votes.classes
+    if not (isinstance(accuracy, (int, float)) and least < accuracy < 1):
+        raise RecipeError(
+            f"`student_accuracy` must be above 1/{votes.classes}, as of chance, and below 1. Got {accuracy!r} instead."
+        )
+    if not 0 <= alike <= 1:
+        raise RecipeError(f"`alike` must be in [0, 1]. Got {alike!r} instead.")
+    draw, size, rows = np.random.default_rng([seed, 1]), 1 / SPREAD - 1, np.arange(len(votes))
+    mean = (accuracy - least) / (1 - least)
+    sure = least + (1 - least) * draw.beta(mean * size, (1 - mean) * size, len(votes))
+    right = draw.random(len(votes)) < sure
+    rest = (1 - sure) / (votes.classes - 1)
+    # Order what it would say by its share for the truth, and hand it to the questions in the order of their ease.
+    said = np.argsort(np.where(right, sure, rest))
+    own = votes.counts[rows, votes.truth]
+    ease = np.empty(len(votes))
+    ease[np.lexsort((draw.random(len(votes)), own))] = special.ndtri((rows + 0.5) / len(votes))
+    place = np.argsort(np.argsort(alike * ease + math.sqrt(1 - alike**2) * draw.normal(size=len(votes))))
+    sure, right, rest = sure[said][place], right[said][place], rest[said][place]
+    wrong = votes.counts.copy()
+    wrong[rows, votes.truth] = 0
+    wrong[~wrong.any(axis=1)] = 1.0  # where nobody errs, it errs as it likes
+    wrong[rows, votes.truth] = 0
+    among = wrong.cumsum(axis=1)
+    named = (among > draw.random((len(votes), 1)) * among[:, -1:]).argmax(axis=1)
+    student = np.repeat(rest[:, None], votes.classes, axis=1)
+    student[rows, np.where(right, votes.truth, named)] = sure
+    return replace(votes, student=student, source=f"{votes.source}; a simulated student, accuracy {accuracy:g}")
+
+
 def _concentration(accuracy: float, agreement: float | None, same_error: float) -> float:
     """Give the Beta's size a + b: two teachers agree with frequency E p² + c·E(1 − p)², c for two errors that are the same."""
     most = accuracy * (1 - accuracy)  # variance of p when every question is either known to all or to nobody
@@ -125,7 +191,7 @@ def _concentration(accuracy: float, agreement: float | None, same_error: float) 
 
 
 def read(path: Path) -> PublicVotes:
-    """Read public or simulated counts: .npz with `counts` and `truth`, or .npy with counts whose plurality is taken for right."""
+    """Read public votes: .npz with `counts`, `truth` and maybe `student`, or .npy with counts, its plurality taken for right."""
     if "private" in path.resolve().parts:
         raise Unsealed("`votes` must be public or simulated, and lie outside folders named 'private'. Got one inside instead.")
     try:
@@ -134,7 +200,7 @@ def read(path: Path) -> PublicVotes:
             counts = np.atleast_2d(loaded)
             return PublicVotes(counts, counts.argmax(axis=1), f"{path.name}, its plurality taken to be right")
         with loaded:
-            return PublicVotes(loaded["counts"], loaded["truth"], path.name)
+            return PublicVotes(loaded["counts"], loaded["truth"], path.name, loaded.get("student"))
     except OSError as error:
         raise RecipeError(
             f"`votes` must be a readable .npy or .npz file. Got «{error.strerror or 'another format'}» for {path.name} instead."
@@ -148,9 +214,10 @@ def read(path: Path) -> PublicVotes:
 
 
 def save(votes: PublicVotes, path: Path) -> Path:
-    """Write counts and truth where `read` finds them."""
+    """Write counts, truth and the student, if there is one, where `read` finds them."""
     target = path.with_suffix(".npz")
-    np.savez_compressed(target, counts=votes.counts.astype(np.int64), truth=votes.truth)
+    student = {} if votes.student is None else {"student": votes.student}
+    np.savez_compressed(target, counts=votes.counts.astype(np.int64), truth=votes.truth, **student)
     return target
 
 

@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tutelage.cli import app
+from tutelage.privacy import accounting
+from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes.recipe import parse
-from tutelage.simulation import save, simulate
+from tutelage.recipes.shelf import taken
+from tutelage.simulation import save, simulate, with_student
 
 RECIPE = Path(__file__).parents[2] / "src" / "tutelage" / "recipes" / "digits.toml"
 
@@ -51,12 +54,36 @@ def test_a_recipe_that_sanitises_gets_that_chosen_too(capsys: pytest.CaptureFixt
     assert found[0]["sanitised_deviation"] > 0
 
 
-def test_an_interactive_recipe_is_refused_and_not_turned_into_another(tmp_path: Path) -> None:
-    text = RECIPE.read_text(encoding="utf-8").replace('method = "gnmax"', 'method = "interactive-gnmax"')
-    assert "interactive" in text
-    (tmp_path / "recipe.toml").write_text(text, encoding="utf-8")
-    with pytest.raises(RecipeError, match=r"`aggregation\.method` must be .* Got 'interactive-gnmax' instead"):
-        call("plan", tmp_path / "recipe.toml", "--choose", "--teacher-accuracy", 0.6)
+def test_an_interactive_recipe_stays_one_and_pastes_back(capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = taken(Path("mnist-interactive"))
+    call("plan", "mnist-interactive", "--choose", "--teacher-accuracy", 0.9, "--student-accuracy", 0.8, "--json")
+    found = json.loads(capsys.readouterr().out)
+    text = (RECIPE.parent / "pate" / "mnist-interactive.toml").read_text(encoding="utf-8")
+    start, end = text.index("[aggregation]"), text.index("[student]")
+    for one in found:
+        pasted = parse(text[:start] + one["toml"] + "\n" + text[end:])
+        assert pasted.how().method == "interactive-gnmax"
+        assert (pasted.aggregation.questions, pasted.how().rounds) == ("uncertain", 3)
+        assert pasted.how().sure == recipe.how().sure
+        planned = pasted.how().planned(recipe.budget(), pasted.aggregation.queries, 250, OneHot(10))
+        assert accounting.admits(planned, 2.0, 1e-5)
+        assert pasted.aggregation.queries <= 300
+        assert one["sanitised_epsilon"] is None
+        assert one["source"].endswith("; a simulated student, accuracy 0.8")
+    assert found[0]["known"] > 0
+
+
+def test_an_interactive_choice_is_printed_and_a_file_may_hold_the_student(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = save(with_student(simulate(10, 250, 0.8, queries=300), 0.7), tmp_path / "public")
+    call("plan", "mnist-interactive", "--choose", "--votes", file, "--penalty", 2)
+    said = capsys.readouterr().out
+    assert "Chosen on public.npz." in said
+    assert "(interactive-gnmax)" in said
+    assert 'questions = "uncertain"' in said
+    for heading in ("known", "own", "own wrong"):
+        assert heading.split()[0] in said
 
 
 def test_what_votes_cost_is_never_more_than_what_any_votes_cost(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,6 +100,16 @@ def test_what_votes_cost_is_never_more_than_what_any_votes_cost(capsys: pytest.C
         (("--choose", "--teacher-accuracy", 0.6), "`recipe` must be given with --choose"),
         ((RECIPE, "--teacher-accuracy", 0.6), "options for a recipe must be among those it has. Got --teacher-accuracy"),
         ((RECIPE, "--choose", "--teacher-accuracy", 0.6, "--sigma", 3), "options for a choice .* Got --sigma"),
+        ((RECIPE, "--student-accuracy", 0.6), "options for a recipe must be among those it has. Got --student-accuracy"),
+        (
+            (RECIPE, "--choose", "--teacher-accuracy", 0.6, "--student-accuracy", 0.6),
+            "`student_accuracy` must come .* Got 'gnmax'",
+        ),
+        (("mnist-interactive", "--choose", "--teacher-accuracy", 0.6), "`student` must be either simulated .* Got none instead"),
+        (
+            ("mnist-interactive", "--choose", "--teacher-accuracy", 0.6, "--student-accuracy", 0.05),
+            "`student_accuracy` must be above 1/10, as of chance, and below 1. Got 0.05 instead",
+        ),
         ((RECIPE, "--choose", "--teacher-accuracy", 1.5), r"`accuracy` must be in \(0, 1\). Got 1.5"),
     ],
 )
