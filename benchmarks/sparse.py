@@ -41,7 +41,7 @@ from tutelage.students.masks import MaskStudent
 
 TEACHERS, LEVELS = 130, 3
 WAYS = ("each", "coarse")
-NUMBERS = (1, 3, 10, 30, 100, 300, 1000)
+NUMBERS = (10, 30, 100, 300)
 
 
 @dataclass(frozen=True)
