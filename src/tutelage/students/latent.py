@@ -29,7 +29,7 @@ from tutelage.nets.unet import UNet, Which, free_parameters
 from tutelage.nets.warps import VOLUMES
 from tutelage.privacy.errors import RecipeError
 from tutelage.students.shapes import HALF, freedoms, mean_shape
-from tutelage.students.stack import Progress, settled, starting, train_masks
+from tutelage.students.stack import Progress, lessons, settled, starting, train_masks
 
 log = logging.getLogger("tutelage.students")
 Freedom = Literal["auto", "head", "norms", "last", "all"]
@@ -104,12 +104,11 @@ class LatentStudent:
     def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
         """Learn from several releases about the same questions, a student each."""
         how, place = self.settings, pick_device(self.device)
-        pool = as_inputs(np.asarray(public.inputs)).to(place)
-        factory = self.network or UNet(shape=tuple(pool.shape[1:]))
+        factory = self.network or UNet(shape=tuple(as_inputs(public.inputs[:1]).shape[1:]))
         if not all(answers.noisy for answers in sets):
-            masks = [np.clip(answers.values, 0, 1) for answers in sets]
-            states = train_masks(factory, pool[sets[0].chosen], masks, training=how.begin, seed=self.seed, progress=progress)
+            states = train_masks(factory, *lessons(public, sets, place), training=how.begin, seed=self.seed, progress=progress)
             return settled([self._model(factory, state) for state in states], self.threshold)
+        pool = as_inputs(public.inputs).to(place)  # whole: the matrix of what codes measure is larger still
         told = measured([answers.linear() for answers in sets])
         shapes = [told_shape(answers, found, place) for answers, found in zip(sets, told, strict=True)]
         lengths = [patience(answers, found, how) for answers, found in zip(sets, told, strict=True)]
