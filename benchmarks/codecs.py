@@ -65,7 +65,7 @@ def public(folder: Path) -> Public:
     """Write public masks to a file and map it: a fit must not need them all in memory."""
     masks = np.lib.format.open_memmap(folder / "masks.npy", mode="w+", dtype=np.uint8, shape=(MASKS, *SHAPE))
     for number in range(MASKS):
-        masks[number] = tumour(10_000 + number, 0)
+        masks[number] = tumour(10_000 + number, 0, SHAPE)
     return Public(np.zeros((MASKS, 1)), np.load(folder / "masks.npy", mmap_mode="r"), "synthetic")
 
 
@@ -98,7 +98,7 @@ def timed(name: str, data: Public) -> dict[str, Any]:
     start = time.perf_counter()
     codec = fitted(name, data)
     fit = time.perf_counter() - start
-    mask, encode, decode = tumour(0, 0)[None, None], [], []
+    mask, encode, decode = tumour(0, 0, SHAPE)[None, None], [], []
     image = mask.astype(np.float32)
     for _ in range(5):
         start = time.perf_counter()
@@ -131,7 +131,7 @@ class Drawing:
         masks = np.empty((self.teachers, len(inputs), *SHAPE), dtype=np.float16)
         for teacher in range(self.teachers):
             for query, image in enumerate(inputs):
-                masks[teacher, query] = tumour(int(image[-1, 0, 0, 0]), teacher)
+                masks[teacher, query] = tumour(int(image[-1, 0, 0, 0]), teacher, SHAPE)
         self.spent += time.perf_counter() - start
         return Sealed(masks)
 
@@ -149,7 +149,7 @@ def pool(folder: Path, volumes: int) -> Public:
     inputs = np.lib.format.open_memmap(folder / "inputs.npy", mode="w+", dtype=np.float32, shape=(volumes, 4, *SHAPE))
     targets = np.lib.format.open_memmap(folder / "targets.npy", mode="w+", dtype=np.uint8, shape=(volumes, *SHAPE))
     for volume in range(volumes):
-        targets[volume] = tumour(volume, TRUTH)
+        targets[volume] = tumour(volume, TRUTH, SHAPE)
         inputs[volume, 0] = targets[volume]
         inputs[volume, -1, 0, 0, 0] = volume
         for array in (inputs, targets):

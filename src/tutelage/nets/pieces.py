@@ -87,7 +87,7 @@ class Pieces:
     def each(self) -> Iterator[Tensor]:
         """Go through all rows, and hold one at a time."""
         for row in range(len(self)):
-            yield self[row : row + 1][0]
+            yield self[torch.tensor([row])][0]
 
     def on(self, device: torch.device) -> Pieces:
         """Give the same rows, read to another device."""
