@@ -2,6 +2,7 @@
 
 python benchmarks/codecs.py                      writes results/codecs.json
 python benchmarks/codecs.py --times              times alone; what was labelled before is kept
+python benchmarks/codecs.py --times regions      times of some codecs alone; all else is kept
 python benchmarks/codecs.py --door dct           one labelling run in this process, as JSON on stdout
 python benchmarks/codecs.py --collect door/*     runs kept in files take the place of earlier ones; all else is kept
 """
@@ -10,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 
 import result
+from parts.memory import peak
+from parts.tumours import SHAPE, tumour
 from tutelage.codecs.blocks import Blocks
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
@@ -39,7 +41,6 @@ from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
 from tutelage.tasks.masks import Masking
 
-SHAPE = (240, 240, 155)  # BraTS
 MASKS = 16  # public ones, to fit on
 NAMES = (
     "pixels",
@@ -60,23 +61,11 @@ TRUTH = 99  # a teacher that nobody asks
 BUDGET = Budget(1e5, 1e-2)  # eight teachers cannot hide anybody: this is about memory and time, and Dice says that masks arrive
 
 
-def tumour(volume: int, teacher: int) -> np.ndarray:
-    """Draw a mask of two overlapping ellipsoids; teachers agree about a volume up to a little."""
-    ours, mine = np.random.default_rng(volume), np.random.default_rng((volume, 1 + teacher))
-    mask = np.zeros(SHAPE, dtype=bool)
-    for _ in range(2):
-        centre = np.array(SHAPE) * (0.5 + ours.uniform(-0.15, 0.15, 3) + mine.uniform(-0.01, 0.01, 3))
-        radius = ours.uniform(15, 40, 3) * mine.uniform(0.93, 1.07, 3)
-        squares = [((np.arange(size, dtype=np.float32) - c) / r) ** 2 for size, c, r in zip(SHAPE, centre, radius, strict=True)]
-        mask |= squares[0][:, None, None] + squares[1][:, None] + squares[2] <= 1
-    return mask
-
-
 def public(folder: Path) -> Public:
     """Write public masks to a file and map it: a fit must not need them all in memory."""
     masks = np.lib.format.open_memmap(folder / "masks.npy", mode="w+", dtype=np.uint8, shape=(MASKS, *SHAPE))
     for number in range(MASKS):
-        masks[number] = tumour(10_000 + number, 0)
+        masks[number] = tumour(10_000 + number, 0, SHAPE)
     return Public(np.zeros((MASKS, 1)), np.load(folder / "masks.npy", mmap_mode="r"), "synthetic")
 
 
@@ -109,7 +98,7 @@ def timed(name: str, data: Public) -> dict[str, Any]:
     start = time.perf_counter()
     codec = fitted(name, data)
     fit = time.perf_counter() - start
-    mask, encode, decode = tumour(0, 0)[None, None], [], []
+    mask, encode, decode = tumour(0, 0, SHAPE)[None, None], [], []
     image = mask.astype(np.float32)
     for _ in range(5):
         start = time.perf_counter()
@@ -142,7 +131,7 @@ class Drawing:
         masks = np.empty((self.teachers, len(inputs), *SHAPE), dtype=np.float16)
         for teacher in range(self.teachers):
             for query, image in enumerate(inputs):
-                masks[teacher, query] = tumour(int(image[-1, 0, 0, 0]), teacher)
+                masks[teacher, query] = tumour(int(image[-1, 0, 0, 0]), teacher, SHAPE)
         self.spent += time.perf_counter() - start
         return Sealed(masks)
 
@@ -160,7 +149,7 @@ def pool(folder: Path, volumes: int) -> Public:
     inputs = np.lib.format.open_memmap(folder / "inputs.npy", mode="w+", dtype=np.float32, shape=(volumes, 4, *SHAPE))
     targets = np.lib.format.open_memmap(folder / "targets.npy", mode="w+", dtype=np.uint8, shape=(volumes, *SHAPE))
     for volume in range(volumes):
-        targets[volume] = tumour(volume, TRUTH)
+        targets[volume] = tumour(volume, TRUTH, SHAPE)
         inputs[volume, 0] = targets[volume]
         inputs[volume, -1, 0, 0, 0] = volume
         for array in (inputs, targets):
@@ -199,19 +188,13 @@ def door(name: str, volumes: int, teachers: int) -> dict[str, Any]:
         }
 
 
-def peak() -> float:
-    """Give the most memory this process has held, in GiB (Linux counts KiB, macOS bytes)."""
-    unit = 2**30 if sys.platform == "darwin" else 2**20
-    return round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit, 2)
-
-
 def main() -> None:
     """Measure every codec, then the runs through a curator in processes of their own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--door", choices=DOOR, help="one run in this process")
     parser.add_argument("--volumes", type=int, help="of that run, in place of the usual number")
     parser.add_argument("--teachers", type=int, default=8)
-    parser.add_argument("--times", action="store_true", help="nothing is labelled")
+    parser.add_argument("--times", nargs="*", choices=NAMES, help="nothing is labelled; of these codecs, or of all")
     parser.add_argument("--collect", type=Path, nargs="+", help="files that hold what --door printed, named after their codec")
     parser.add_argument("--note", help="what else ran on the machine, kept beside the figures")
     given = parser.parse_args()
@@ -233,9 +216,10 @@ def main() -> None:
         return
     with TemporaryDirectory() as folder:
         data = public(Path(folder))
-        times = {name: timed(name, data) for name in NAMES}
-    if given.times:
-        result.write("codecs", {"shape": SHAPE, "per_volume": times, "door": kept["door"], **note}, "python benchmarks/codecs.py")
+        times = {name: timed(name, data) for name in given.times or NAMES}
+    if given.times is not None:
+        figures = {"shape": SHAPE, "per_volume": {**kept["per_volume"], **times}, "door": kept["door"]}
+        result.write("codecs", {**figures, **note}, "python benchmarks/codecs.py")
         return
     through = {}
     for name in DOOR:

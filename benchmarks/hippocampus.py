@@ -365,7 +365,10 @@ def codec_rows(
         student = LatentStudent(network, settings=settings, device=how.device, seed=book.split)
         found = measured(sets)
         shapes = [told_shape(answers, one, pick_device(how.device)) for answers, one in zip(sets, found, strict=True)]
-        freed = [freedom(network(), *pair, numbers) if free == "auto" else free for pair in zip(sets, shapes, strict=True)]
+        freed = [
+            freedom(network(), answers, shape, numbers, stretch=one.stretch) if free == "auto" else free
+            for answers, shape, one in zip(sets, shapes, found, strict=True)
+        ]
         began = [patience(*pair, settings) for pair in zip(sets, found, strict=True)]
         models = student.fit_all(public.unlabelled(), sets)
         for fact, model, group, length in zip(told, models, freed, began, strict=True):

@@ -18,6 +18,7 @@ from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.data.dataset import Private, Public
 from tutelage.data.scenes import Scenes
 from tutelage.metrics import dice
+from tutelage.nets import pieces
 from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import DataError, RecipeError
 
@@ -74,6 +75,13 @@ def test_the_same_seed_learns_the_same_and_another_does_not() -> None:
     state = torch.random.get_rng_state()
     quick(public, augmentation=Warp(shift=1.0))
     assert torch.equal(state, torch.random.get_rng_state())
+
+
+def test_a_pool_larger_than_memory_is_read_and_teaches_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = quick(pairs(12, 0))
+    monkeypatch.setattr(pieces, "HELD", 0)
+    monkeypatch.setattr(pieces, "as_inputs", lambda _: pytest.fail("copied"))
+    assert repr(quick(pairs(12, 0))) == repr(held)
 
 
 def test_its_words_say_what_it_saw_and_around_which_codec() -> None:

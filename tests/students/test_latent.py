@@ -15,6 +15,7 @@ from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
+from tutelage.codecs.rescaled import Rescaled
 from tutelage.data.dataset import Public
 from tutelage.metrics import dice
 from tutelage.nets.masks import MaskModel
@@ -102,10 +103,10 @@ def test_a_codec_that_is_not_linear_is_refused_before_anything_is_trained(monkey
 def test_releases_of_one_codec_are_measured_together_and_each_as_alone() -> None:
     _, masks = blobs(12, 0)
     sets = [answered(masks, 1.0, seed=0), answered(masks, 1.0, seed=1, codec=FINE), answered(masks, 1.0, seed=2, chosen=[3, 7])]
-    for (matrix, values), answers in zip(latent.measured(sets), sets, strict=True):
+    for found, answers in zip(latent.measured(sets), sets, strict=True):
         alone = answers.measured()
-        assert np.array_equal(matrix, alone.matrix)
-        assert np.allclose(values, alone.values, rtol=0, atol=1e-9)
+        assert np.array_equal(found.matrix, alone.matrix)
+        assert np.allclose(found.values, alone.values, rtol=0, atol=1e-9)
 
 
 # ── how much it frees ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -154,6 +155,36 @@ def test_no_more_is_freed_than_numbers_were_measured() -> None:
         "norms",
         "last",
     ]
+
+
+def test_the_unit_that_codes_are_measured_in_frees_nothing_and_binds_nothing() -> None:
+    """Codes and noise seven times as large say the same. The twin, which looks at pixels, hears 49 times less."""
+    _, masks = blobs(40, 0)
+    network, shape, plain = UNet(shape=(1, 16, 16), widths=(16, 32, 64))(), masks.mean(axis=0), DCT((16, 16), 64, 12.0)
+    moments = Rescaled.fit(plain, Public.of(masks, masks))
+    longer = replace(moments, weights=np.full(64, 7.0), norm=84.0)
+    found, twins = [], []
+    for sigma in np.geomspace(0.3, 3e3, 30):
+        one, other = answered(masks, float(sigma), codec=plain), answered(masks, float(7 * sigma), codec=longer)
+        told = [latent.measured([answers])[0].stretch for answers in (one, other)]
+        found.append([freedom(network, a, shape, 10**6, stretch=s) for a, s in zip((one, other), told, strict=True)])
+        twins.append(freedom(network, other, shape, 10**6))
+    assert all(one == other for one, other in found)
+    assert len({one for one, _ in found}) == 3
+    assert any(twin != one for twin, (one, _) in zip(twins, found, strict=True))
+
+
+@pytest.mark.parametrize("inner", [DCT((16, 16), 64, 12.0), DCT((16, 16), 200, 12.0)])
+def test_a_stretch_is_that_of_deviations_and_not_of_the_mean_shape(inner: DCT) -> None:
+    """Masks of other people, in code and in pixels. The twin, which takes the mean shape's own code, hears too little."""
+    codec = Rescaled.fit(inner, Public.of(*blobs(200, 0)))
+    _, masks = blobs(400, 1)
+    plain, stretched = (one.measured(one.encode(masks[None])[0]) for one in (replace(inner, norm=1e3), replace(codec, norm=1e3)))
+    long, short = (np.square(one.values - one.values.mean(axis=0)).sum() for one in (stretched, plain))
+    assert plain.stretch == 1.0
+    assert stretched.stretch**2 == pytest.approx(long / short, rel=0.1)
+    twin = np.square(stretched.values.mean(axis=0)).sum() / np.square(plain.values.mean(axis=0)).sum()
+    assert twin < 0.75 * long / short
 
 
 def test_few_numbers_do_not_move_many_parameters_astray() -> None:
@@ -217,9 +248,9 @@ def test_noise_alone_is_hardly_ever_clear_however_many_numbers_it_has() -> None:
     rng, taken, twin = np.random.default_rng(0), 0, 0
     nothing = Answers(np.arange(4), np.zeros((4, 64, 64)), np.zeros((4, 4096)), 1.0, DCT((64, 64), 4096, 1e3))
     for _ in range(200):
-        found = (np.zeros((0, 0)), rng.normal(size=(4, 4096)))
+        found = latent.Measured(np.zeros((0, 0)), rng.normal(size=(4, 4096)))
         taken += latent.clearness(nothing, found) >= 1
-        twin += float(np.square(found[1].mean(axis=0)).sum()) * 4 - 4096 > 100
+        twin += float(np.square(found.values.mean(axis=0)).sum()) * 4 - 4096 > 100
     assert taken <= 1  # of four deviations there is one in this row of 200
     assert twin > 10
 

@@ -12,6 +12,7 @@ from tests.students.blobs import NETWORK, QUICK, TRAINING, Watched, answered, bl
 from tutelage.answers import Answers
 from tutelage.data.dataset import Public
 from tutelage.metrics import dice
+from tutelage.nets import pieces
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
@@ -50,6 +51,16 @@ def test_noise_beyond_a_share_is_cut_off() -> None:
     assert answers.values.min() < -0.5
     cut = replace(answers, values=np.clip(answers.values, 0, 1))
     assert same(student().fit(Public.of(images), answers), student().fit(Public.of(images), cut))
+
+
+def test_a_pool_larger_than_memory_is_read_and_teaches_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, masks = blobs(10, 0)
+    for answers in (answered(masks, 2.0, chosen=[3, 7, 1, 9]), Answers.exact(masks)):
+        held = student().fit(Public.of(images), answers)
+        with monkeypatch.context() as changed:
+            changed.setattr(pieces, "HELD", 0)
+            changed.setattr(pieces, "as_inputs", lambda _: pytest.fail("copied"))
+            assert same(student().fit(Public.of(images), answers), held)
 
 
 def test_a_student_for_every_set_of_answers() -> None:

@@ -6,10 +6,12 @@ import os
 import sys
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from tutelage.nets.pieces import Pieces
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.teachers import engines
 from tutelage.teachers.ensemble import Ensemble
@@ -47,6 +49,23 @@ def test_recorded_lanes_give_what_the_loop_gives(task, chunk: int | None) -> Non
 def test_only_adam_is_recorded(task) -> None:
     with pytest.raises(RecipeError, match=r"`engine` must be another for the optimizer 'sgd'\. Got 'recorded'"):
         fit(task, "recorded", training=engines.replace(task.training, optimizer="sgd"))
+
+
+def test_workers_are_sent_no_more_than_may_be_held_of_what_is_read(task, monkeypatch) -> None:
+    images, masks = np.zeros((40, 1, 8, 8), np.float32), np.zeros((40, 8, 8), np.uint8)
+    shards = tuple(torch.arange(10 * k, 10 * k + 10) for k in range(4))
+    read = engines.Material(Pieces.inputs(images), Pieces.masks(masks), shards)
+    held = engines.Material(torch.from_numpy(images), torch.from_numpy(masks), shards)
+    for room, count in ((1 << 30, 4), (2 * 2 * 2560, 2), (2 * 2560, 1), (2559, 0)):
+        monkeypatch.setattr(engines, "CARRIED", room)
+        assert min(4, engines.carried(read, 2)) == count
+        assert engines.carried(held, 2) == 4
+        job = engines.Job(factory=task.network, training=task.training, seed=0)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1}, raising=False)
+        assert engines.choose("processes", job, read).chunk == max(1, min(2, count))
+        monkeypatch.setattr(engines, "probe", lambda *_, stack: 1.0)  # so long that two processes are worth their start
+        monkeypatch.setattr(engines, "stacks", lambda *_: [])
+        assert engines.choose("auto", job, read).engine == ("processes" if count else "sequential")
 
 
 def test_a_failure_in_a_worker_is_told_here(task) -> None:

@@ -4,11 +4,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from tutelage.data.dataset import Private
+from tutelage.nets.masks import windows
+from tutelage.nets.pieces import Pieces
 from tutelage.nets.unet import UNet
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.privacy.sealed import Sealed
+from tutelage.teachers import segmenter
+from tutelage.teachers.ensemble import Ensemble
 from tutelage.teachers.segmenter import Segmenter
 
 
@@ -60,6 +65,50 @@ def test_windows_of_a_shard_are_cut_from_its_own_records_and_cover_them(masks) -
         assert len(mine) == places * len(owned)
     first = inputs[:places].reshape(places, -1)
     assert {*np.unique(masks.inputs[0])} == {*np.unique(first)}  # every pixel is in some window
+
+
+@pytest.mark.parametrize(
+    ("engine", "kind"),
+    [
+        ("sequential", np.uint8),
+        ("sequential", np.float64),
+        ("stacked", np.uint8),
+        ("recorded", np.uint8),
+        ("processes", np.uint8),
+    ],
+)
+def test_windows_that_are_read_teach_what_windows_that_were_copied_teach(masks, engine, kind, tmp_path) -> None:
+    """The twin cuts all windows out first, as teachers did before; weights and the name of a checkpoint's fit are the same."""
+    window, private = (4, 4, 4)[: masks.targets.ndim - 1], Private.of(masks.inputs, masks.targets.astype(kind))
+    shards, network = private.split(2), UNet(shape=(1, *window), widths=(4, 8), groups=2)
+    given = {"training": replace(masks.training, steps=6), "engine": engine, "device": "cpu", "seed": 4}
+    teachers = Segmenter(network, **given).through(window).fit(private, shards, checkpoint=tmp_path / "private")
+    places = list(windows(masks.targets.shape[1:], window, overlap=False))
+    cut = np.stack([masks.inputs[(slice(None), slice(None), *place)] for place in places], axis=1).reshape(-1, 1, *window)
+    drawn = np.stack([private.targets[(slice(None), *place)] for place in places], axis=1).reshape(-1, *window)
+    rows = [(rows[:, None] * len(places) + np.arange(len(places))).reshape(-1) for rows in shards.indices]
+    twin = Ensemble.fit(network, cut, drawn, rows, **given | {"engine": "sequential" if engine == "processes" else engine})
+    assert all(torch.equal(tensor, twin.state[name]) for name, tensor in teachers.ensemble.state.items())
+    again = Ensemble.fit(network, cut, drawn, rows, **given, checkpoint=tmp_path / "private")  # refused, if it were another fit
+    assert again.plan is None  # nothing was left to train
+
+
+def test_large_scans_that_are_seen_whole_are_read_too(masks, monkeypatch) -> None:
+    private = Private.of(masks.inputs, masks.targets)
+    teachers = Segmenter(masks.network, training=masks.training, engine="sequential", device="cpu", seed=4)
+    held = teachers.fit(private, private.split(3)).ensemble.state
+    monkeypatch.setattr(segmenter, "HELD", masks.inputs.nbytes - 1)
+    assert isinstance(teachers.material(private, private.split(3))[0], Pieces)
+    read = teachers.fit(private, private.split(3)).ensemble.state
+    assert all(torch.equal(tensor, held[name]) for name, tensor in read.items())
+
+
+def test_windows_of_what_is_no_mask_are_refused(masks) -> None:
+    for targets in (masks.targets * 2, np.where(masks.targets > 0, np.nan, 0.5)):
+        private = Private.of(masks.inputs, targets)
+        teachers = Segmenter(training=masks.training, device="cpu").through((4, 4, 4)[: masks.targets.ndim - 1])
+        with pytest.raises(DataError, match="`targets` must be masks of zeros and ones"):
+            teachers.fit(private, private.split(3))
 
 
 def test_a_window_as_large_as_the_input_changes_nothing_and_smaller_ones_are_averaged(masks) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from tutelage.codecs.bottleneck import Coder
 from tutelage.codecs.passes import masks
 from tutelage.nets.compiling import Replayed
+from tutelage.nets.seeded import seeded
 
 Array = npt.NDArray[Any]
 Progress = Callable[[int, int], None]
@@ -38,11 +39,7 @@ def learn(
     on the same machine.
     """
     rng = np.random.default_rng(seed)
-    with (
-        torch.random.fork_rng(devices=[place] if place.type == "cuda" else []),
-        torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True),
-    ):
-        torch.manual_seed(seed)
+    with seeded(seed, place):
         coder = build().to(place).train()
         generator = torch.Generator(device=place).manual_seed(seed)
         step_of = Step(coder, min(batch, len(targets)), noise=noise, rate=rate, place=place)

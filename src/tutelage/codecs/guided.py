@@ -26,6 +26,7 @@ from tutelage.codecs.passes import slices, valid_codes
 from tutelage.codecs.weights import filled, settled
 from tutelage.data.dataset import Public
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
+from tutelage.nets.pieces import Source, images_of
 from tutelage.nets.storage import read_tensors, write_tensors
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import Warp
@@ -95,7 +96,8 @@ class Guided:
         whole(steps=steps, batch=batch)
         positive(rate=rate)
         not_negative(noise=noise)
-        shape, images = tuple(int(size) for size in targets.shape[1:]), as_inputs(public.inputs)
+        shape = tuple(int(size) for size in targets.shape[1:])
+        images = images_of(public.inputs, np.arange(len(targets)), torch.device("cpu"))  # a batch at a time is brought elsewhere
         if tuple(images.shape[2:]) != shape or len(shape) not in (2, 3):
             raise DataError(f"`public` must hold images (channels, *shape) with their masks. Got masks {shape} instead.")
         plan, scale = UNet(shape=(images.shape[1] + 1, *shape), widths=widths), _scale(codec, images, targets, noise, seed)
@@ -210,7 +212,7 @@ def _check(codec: Any) -> None:
         raise RecipeError(f"`codec` must let out noisy means, and not votes. Got {type(codec).__name__} instead.")
 
 
-def _scale(codec: Codec, images: Tensor, targets: Array, noise: float, seed: int) -> float:
+def _scale(codec: Codec, images: Source, targets: Array, noise: float, seed: int) -> float:
     """Give one over the root mean square of noised answers about a few public masks, or 1 where they are smaller."""
     drawn = np.asarray(targets[:_LOOKED_AT], dtype=np.float32)
     told = heard(codec, drawn, as_float(images[: len(drawn)]).numpy(), noise=noise, rng=np.random.default_rng(seed))

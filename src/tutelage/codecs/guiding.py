@@ -14,6 +14,8 @@ from tutelage.codecs.denoising import rate_at
 from tutelage.codecs.passes import masks
 from tutelage.nets.inputs import as_float
 from tutelage.nets.losses import dice_and_entropy
+from tutelage.nets.pieces import Source
+from tutelage.nets.seeded import seeded
 from tutelage.nets.warps import Warp
 from tutelage.privacy.curator import Codec
 
@@ -25,7 +27,7 @@ GENTLE = Warp(rotation=10, scale=0.1, shift=2, keep=0.1)  # what is right for al
 def learn(
     build: Callable[[], nn.Module],
     codec: Codec,
-    images: Tensor,
+    images: Source,
     targets: Array,
     *,
     noise: float,
@@ -44,11 +46,7 @@ def learn(
     on the same machine.
     """
     rng, batch = np.random.default_rng(seed), min(batch, len(targets))
-    with (
-        torch.random.fork_rng(devices=[place] if place.type == "cuda" else []),
-        torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True),
-    ):
-        torch.manual_seed(seed)
+    with seeded(seed, place):
         network = build().to(place).train()
         optimizer = torch.optim.Adam(network.parameters(), lr=rate)
         bends = torch.Generator(device=place).manual_seed(seed)

@@ -35,6 +35,7 @@ class Measurement:
 
     matrix: Array  # (dimension, pixels) float32
     values: Array  # (questions, dimension)
+    stretch: float = 1.0  # how much longer masks' deviations from their mean are in `values` than where rows are orthonormal
 
 
 def measurement(codec: Linear, codes: Array) -> Measurement:

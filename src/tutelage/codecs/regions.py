@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tutelage.codecs.checks import positive, settle, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, provenance, public_masks, public_norm
 from tutelage.codecs.passes import decoded, encoded
-from tutelage.codecs.segments import level_sets, superpixels
+from tutelage.codecs.segments import cut_name, level_sets, superpixels
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Orthant
 from tutelage.privacy.errors import DataError, RecipeError
@@ -71,6 +71,10 @@ class Regions:
             means = np.bincount(labels, mask.reshape(-1), minlength=self.regions) / np.maximum(counts, 1)
             mask[:] = means[labels].reshape(self.shape)
         return pixels
+
+    def __repr__(self) -> str:
+        cut = cut_name(self.method, self.shape, self.regions)
+        return f"Regions(shape={self.shape!r}, regions={self.regions!r}, norm={self.norm!r}, method={cut!r})"
 
 
 def _channels(image: Array, shape: tuple[int, ...]) -> Array:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tutelage.codecs.checks import settle, share, sizes, whole
 from tutelage.codecs.passes import masks, slices
-from tutelage.codecs.segments import greys, level_sets, superpixels
+from tutelage.codecs.segments import cut_name, greys, level_sets, superpixels
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import DataError, RecipeError
 
@@ -65,6 +65,10 @@ class RegionVotes:
             row[...] = _CUTS[self.method](image, self.regions)
         labels.flags.writeable = False
         return Regioned(self, labels)
+
+    def __repr__(self) -> str:
+        cut = cut_name(self.method, self.shape, self.regions)
+        return f"RegionVotes(shape={self.shape!r}, regions={self.regions!r}, method={cut!r}, share={self.share!r})"
 
 
 @final

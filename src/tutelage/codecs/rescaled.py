@@ -120,7 +120,14 @@ class Rescaled:
         found = self.codec.measured(given / self.weights + self.offset) if plain else None
         if found is None or len(found.matrix) != len(self.weights):
             raise DataError("`codec` must be DCT, PCA, Blocks or Wavelet to learn from its stretched codes. Got another instead.")
-        return Measurement((found.matrix * self.weights[:, None]).astype(np.float32), found.values * self.weights)
+        matrix = (found.matrix * self.weights[:, None]).astype(np.float32)
+        return Measurement(matrix, found.values * self.weights, found.stretch * self._stretch)
+
+    @property
+    def _stretch(self) -> float:
+        """Tell how much longer deviations like public ones become; `fit` chooses weights that leave them about as long."""
+        total = float(self.variances.sum())
+        return float(np.sqrt((self.weights**2 @ self.variances) / total)) if total > 0 else 1.0
 
     @cached_property
     def _name(self) -> str:

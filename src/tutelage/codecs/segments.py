@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,33 +14,78 @@ from scipy import ndimage, spatial
 from tutelage.codecs.checks import positive, whole
 
 Array = npt.NDArray[Any]
+LARGE = 1 << 18  # pixels from which on not all of them are asked where the centres of superpixels are: those take seconds
+SPEAK = 500  # pixels of a region, on average, that then are
 
 
-def superpixels(image: Array, regions: int, *, compactness: float = 0.5, steps: int = 10) -> Array:
+def superpixels(image: Array, regions: int, *, compactness: float = 0.5, steps: int = 10, every: int | None = None) -> Array:
     """Group pixels by brightness and place, by k-means from a regular grid: labels below `regions`, (*shape).
 
     `image` is (channels, *shape). Distances are measured in grid cells and in standard deviations of a channel;
-    `compactness` weighs the former. Like SLIC (Achanta et al. 2012), with centres that may roam.
+    `compactness` weighs the former. Like SLIC (Achanta et al. 2012), with centres that may roam. Centres are found by every
+    `every`-th pixel along each side, by default `sampled`; then each pixel joins the nearest.
     """
     whole(regions=regions, steps=steps)
     positive(compactness=compactness)
-    given = np.asarray(image, dtype=np.float64)
+    given = np.asarray(image)
     shape = given.shape[1:]
+    stride = sampled(shape, regions) if every is None else every
+    whole(every=stride)
+    spread = given.reshape(len(given), -1).std(axis=1, dtype=np.float64)
     cell = (math.prod(shape) / regions) ** (1 / len(shape))
-    places = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1).reshape(-1, len(shape))
-    spread = given.reshape(len(given), -1).std(axis=1)
-    values = given.reshape(len(given), -1).T / np.where(spread > 0, spread, 1.0)
-    features = np.hstack([values, places * (compactness / cell)])  # (pixels, channels + axes)
-    centres = features[_seeds(shape, regions)]
-    labels = np.zeros(len(features), dtype=np.intp)
+    field = _Field(given, np.where(spread > 0, spread, 1.0), compactness / cell)
+    centres = field.at(_seeds(shape, regions))
+    few = field.part(tuple(slice((min(stride, size) - 1) // 2, None, stride) for size in shape))
+    labels = np.zeros(len(few), dtype=np.intp)
     for _ in range(steps):
-        before, labels = labels, spatial.cKDTree(centres).query(features)[1]
+        before, labels = labels, spatial.cKDTree(centres).query(few)[1]
         sizes = np.bincount(labels, minlength=len(centres))
-        sums = np.stack([np.bincount(labels, column, minlength=len(centres)) for column in features.T], axis=1)
+        sums = np.stack([np.bincount(labels, column, minlength=len(centres)) for column in few.T], axis=1)
         centres = np.where(sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres)
         if np.array_equal(before, labels):
             break
+    if stride > 1:
+        tree = spatial.cKDTree(centres)
+        labels = np.concatenate([tree.query(field.part((slice(row, row + 1),)))[1] for row in range(shape[0])])
     return labels.reshape(shape).astype(np.int32)
+
+
+def sampled(shape: tuple[int, ...], regions: int) -> int:
+    """Tell which every so-many-th pixel along each side the centres of superpixels are found by (benchmarks/superpixels.py).
+
+    It is a part of what the regions are, and so of a codec's name: `cut_name`.
+    """
+    pixels = math.prod(shape)
+    return 1 if pixels < LARGE else max(1, math.floor((pixels / (regions * SPEAK)) ** (1 / len(shape))))
+
+
+def cut_name(method: str, shape: tuple[int, ...], regions: int) -> str:
+    """Name a cut in a codec's repr. Centres found by fewer pixels are others, and so are their regions."""
+    stride = sampled(shape, regions) if method == "superpixels" else 1
+    return method if stride == 1 else f"{method}/{stride}"
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class _Field:
+    """Give pixels as points of brightness and place, some at a time: (pixels, channels + axes)."""
+
+    image: Array  # (channels, *shape)
+    spread: Array  # (channels,)
+    scale: float  # of a pixel's side
+
+    def part(self, where: tuple[slice, ...]) -> Array:
+        """Give the pixels of a part of the image, in its order."""
+        shape = self.image.shape[1:]
+        axes = [np.arange(size)[one] for size, one in itertools.zip_longest(shape, where, fillvalue=slice(None))]
+        values = self.image[(slice(None), *where)].reshape(len(self.image), -1).T / self.spread
+        places = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(shape))
+        return np.hstack([values, places * self.scale])
+
+    def at(self, pixels: Array) -> Array:
+        """Give single pixels by their numbers."""
+        values = self.image.reshape(len(self.image), -1)[:, pixels].T / self.spread
+        return np.hstack([values, np.stack(np.unravel_index(pixels, self.image.shape[1:]), axis=-1) * self.scale])
 
 
 def _seeds(shape: tuple[int, ...], regions: int) -> Array:

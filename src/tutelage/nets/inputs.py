@@ -26,19 +26,22 @@ def as_inputs(inputs: Any) -> Tensor:
 
     Grey images may come as (records, height, width), colour ones with their channels first or last.
     """
-    array = np.ascontiguousarray(inputs)
+    array = np.ascontiguousarray(arranged(np.asarray(inputs)))
     if array.dtype != np.uint8:
         array = array.astype(np.float32, copy=False)
     if not array.flags.writeable:
         array = array.copy()  # torch refuses to promise that it will not write
-    tensor = torch.from_numpy(array)
-    if tensor.ndim == 3:
-        return tensor[:, None]
-    if tensor.ndim == 4 and tensor.shape[-1] in (1, 3) and tensor.shape[1] not in (1, 3):
-        return tensor.permute(0, 3, 1, 2).contiguous()
-    if tensor.ndim < 2:
-        raise DataError(f"`inputs` must have at least two dimensions. Got {tensor.ndim} instead.")
-    return tensor
+    return torch.from_numpy(array)
+
+
+def arranged(array: np.ndarray) -> np.ndarray:
+    """Look at images as (records, channels, height, width) and at anything else as it is; nothing is copied."""
+    if array.ndim < 2:
+        raise DataError(f"`inputs` must have at least two dimensions. Got {array.ndim} instead.")
+    if array.ndim == 3:
+        return array[:, None]
+    last = array.ndim == 4 and array.shape[-1] in (1, 3) and array.shape[1] not in (1, 3)
+    return np.moveaxis(array, -1, 1) if last else array
 
 
 def as_float(inputs: Tensor) -> Tensor:

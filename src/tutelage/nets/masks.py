@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.data.dataset import Public
+from tutelage.data.mapped import forget
 from tutelage.metrics import best_threshold
-from tutelage.nets.inputs import as_float, as_inputs, pick_device
+from tutelage.nets.inputs import arranged, as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, describe, restore
 from tutelage.nets.storage import read_tensors, write_tensors
 from tutelage.privacy.errors import DataError, RecipeError
@@ -52,14 +53,19 @@ class MaskModel:
 
     def probabilities(self, inputs: Any) -> np.ndarray:
         """Give every pixel's share: (records, *space) float32. An input's do not depend on its company."""
-        place, queries = pick_device(self.device), as_inputs(inputs)
+        place, queries = pick_device(self.device), np.asarray(inputs)
+        space = arranged(queries).shape[2:]
         network = self.factory().eval()
         network.load_state_dict(self.state)
         network.to(place)
-        step = max(1, PIXELS // max(1, int(np.prod(queries.shape[2:]))))
+        step = max(1, PIXELS // max(1, int(np.prod(space))))
+        shares = np.empty((len(queries), *space), dtype=np.float32)
         with torch.inference_mode():
-            blocks = [self._judged(network, as_float(block.to(place))).cpu() for block in queries.split(step)]
-        return torch.cat(blocks).numpy() if blocks else np.empty((0, *queries.shape[2:]), dtype=np.float32)
+            for start in range(0, len(queries), step):  # they may be mapped, and more than memory holds
+                part = slice(start, start + step)
+                shares[part] = self._judged(network, as_float(as_inputs(queries[part]).to(place))).cpu().numpy()
+                forget(queries)
+        return shares
 
     def _judged(self, network: nn.Module, block: Tensor) -> Tensor:
         space = tuple(block.shape[2:])

@@ -17,6 +17,7 @@ from tutelage.nets.compiling import Replayed
 from tutelage.nets.inputs import as_float
 from tutelage.nets.losses import measure
 from tutelage.nets.networks import Factory
+from tutelage.nets.pieces import Source
 from tutelage.nets.training import BLOCK, State, Stream, Tick, Training, distorted
 
 LANES = 8  # networks in training at once
@@ -24,8 +25,8 @@ LANES = 8  # networks in training at once
 
 def train_recorded(
     factory: Factory,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Source,
+    targets: Source,
     shards: Sequence[Tensor],
     *,
     training: Training,
@@ -61,7 +62,7 @@ def train_recorded(
     return {name: torch.stack([state[name] for state in learned]) for name in learned[0]}
 
 
-def _block(inputs: Tensor, targets: Tensor, rows: Tensor, streams: Sequence[Stream], training: Training) -> tuple[Tensor, Tensor]:
+def _block(inputs: Source, targets: Source, rows: Tensor, streams: Sequence[Stream], training: Training) -> tuple[Tensor, Tensor]:
     """Gather and distort the batches of the next steps for all lanes: (lanes, steps, batch, ...) twice."""
     images, wanted = as_float(inputs[rows]), targets[rows]
     if training.augmentation:
@@ -82,7 +83,7 @@ class Lane:
     Off the GPU nothing is recorded, and the lanes take turns: slower than the plain loop, and the same to the last bits.
     """
 
-    def __init__(self, factory: Factory, inputs: Tensor, targets: Tensor, training: Training) -> None:
+    def __init__(self, factory: Factory, inputs: Source, targets: Source, training: Training) -> None:
         self.training, self.device = training, inputs.device
         self.layout = torch.channels_last_3d if inputs.ndim == 5 else torch.channels_last
         self.network = factory().train().to(self.device)

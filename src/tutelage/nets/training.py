@@ -17,6 +17,7 @@ from tutelage.nets.compiling import compile_or_not
 from tutelage.nets.inputs import as_float
 from tutelage.nets.losses import measure
 from tutelage.nets.networks import Factory
+from tutelage.nets.pieces import Source, gathered
 from tutelage.nets.products import as_products
 from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import RecipeError
@@ -116,23 +117,25 @@ class Stream:
 
 def train_one(
     factory: Factory,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Source,
+    targets: Source,
     *,
     training: Training,
     seed: int,
     teacher: int,
     tick: Tick,
+    rows: Tensor | None = None,
     start: State | None = None,
 ) -> State:
-    """Train one teacher on its shard: the sequential loop, and the yardstick of every other engine."""
+    """Train one teacher on its shard, all records or `rows` of them: the sequential loop, and the yardstick of every engine."""
     device, stream = inputs.device, Stream(seed, teacher, inputs.device)
     network = stream.build(factory)
     if start is not None:
         network.load_state_dict(start)
     network.to(device)
     optimizer = training.optimize(list(network.parameters()))
-    order = stream.order(len(inputs), training.steps * training.batch).unflatten(0, (training.steps, training.batch))
+    order = stream.order(len(inputs) if rows is None else len(rows), training.steps * training.batch)
+    order = (order if rows is None else rows[order]).unflatten(0, (training.steps, training.batch))
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         torch.manual_seed(stream.weights)  # dropout and its like
         for step in range(training.steps):
@@ -156,8 +159,8 @@ def train_one(
 
 def train_stack(
     factory: Factory,
-    inputs: Tensor,
-    targets: Tensor,
+    inputs: Source,
+    targets: Source,
     shards: Sequence[Tensor],
     *,
     training: Training,
@@ -207,7 +210,7 @@ def train_stack(
             if training.augmentation and step % BLOCK == 0:
                 draws = torch.stack([stream.draws(training.augmentation, batch) for stream in streams], dim=1)
             now = None if draws is None else draws[step % BLOCK]  # (teachers, batch, draws)
-            images, wanted = prepare(inputs, targets, rows[:, step], now)
+            images, wanted = prepare(*gathered(inputs, targets, rows[:, step]), now)
             gradients = differentiate(parameters, buffers, images, wanted)
             for name, parameter in parameters.items():
                 parameter.grad = gradients[name]

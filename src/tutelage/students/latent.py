@@ -11,7 +11,7 @@ import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, final
+from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,15 +29,22 @@ from tutelage.nets.unet import UNet, Which, free_parameters
 from tutelage.nets.warps import VOLUMES
 from tutelage.privacy.errors import RecipeError
 from tutelage.students.shapes import HALF, freedoms, mean_shape
-from tutelage.students.stack import Progress, settled, starting, train_masks
+from tutelage.students.stack import Progress, lessons, settled, starting, train_masks
 
 log = logging.getLogger("tutelage.students")
 Freedom = Literal["auto", "head", "norms", "last", "all"]
-Measured = tuple[npt.NDArray[Any], npt.NDArray[Any]]  # a matrix (dimension, pixels) and what it gives (questions, dimension)
 PER_SIGNAL = 30
 TRIES = 3  # of a beginning; one of thirty that were short learned that there is nothing
 SEEMING = 4  # deviations of the square of noise alone, beyond which something is more than noise
 LOOKED_AT = 8  # images of the pool, to see whether a network finds anything
+
+
+class Measured(NamedTuple):
+    """Hold what one set of answers measures of masks, as its codec says (codecs.linear.Measurement)."""
+
+    matrix: npt.NDArray[Any]  # (dimension, pixels)
+    values: npt.NDArray[Any]  # (questions, dimension), what it gives
+    stretch: float = 1.0  # how much longer deviations are in `values` than in pixels
 
 
 @final
@@ -97,12 +104,11 @@ class LatentStudent:
     def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
         """Learn from several releases about the same questions, a student each."""
         how, place = self.settings, pick_device(self.device)
-        pool = as_inputs(np.asarray(public.inputs)).to(place)
-        factory = self.network or UNet(shape=tuple(pool.shape[1:]))
+        factory = self.network or UNet(shape=tuple(as_inputs(public.inputs[:1]).shape[1:]))
         if not all(answers.noisy for answers in sets):
-            masks = [np.clip(answers.values, 0, 1) for answers in sets]
-            states = train_masks(factory, pool[sets[0].chosen], masks, training=how.begin, seed=self.seed, progress=progress)
+            states = train_masks(factory, *lessons(public, sets, place), training=how.begin, seed=self.seed, progress=progress)
             return settled([self._model(factory, state) for state in states], self.threshold)
+        pool = as_inputs(public.inputs).to(place)  # whole: the matrix of what codes measure is larger still
         told = measured([answers.linear() for answers in sets])
         shapes = [told_shape(answers, found, place) for answers, found in zip(sets, told, strict=True)]
         lengths = [patience(answers, found, how) for answers, found in zip(sets, told, strict=True)]
@@ -160,8 +166,8 @@ class LatentStudent:
         how, place = self.settings, images.device
         network = factory().to(place)
         network.load_state_dict(state)
-        matrix, values = found  # (dimension, pixels), (questions, dimension)
-        which = freedom(network, answers, shape, values.size) if how.free == "auto" else how.free
+        matrix, values, stretch = found
+        which = freedom(network, answers, shape, values.size, stretch=stretch) if how.free == "auto" else how.free
         names = free_parameters(network, which)
         free = {name: tensor.detach().clone().requires_grad_() for name, tensor in network.named_parameters() if name in names}
         optimizer = torch.optim.Adam(list(free.values()), lr=how.rate)
@@ -196,7 +202,7 @@ def clearness(answers: Answers, found: Measured) -> float:
     Noise is counted on as many numbers as a smooth shape has at most: more measurements of it do not make it fainter. Where they
     are so many more that what noise alone may seem to be is larger than that, this counts in its place.
     """
-    mean = found[1].mean(axis=0, dtype=np.float64)  # (dimension,)
+    mean = found.values.mean(axis=0, dtype=np.float64)  # (dimension,)
     signal = float(mean @ mean) * len(answers) / answers.sigma**2 - len(mean)
     counted, most = len(mean), freedoms(answers.values.shape[1:])
     return signal / (counted if counted <= most else max(most, SEEMING * math.sqrt(2 * counted)))
@@ -204,7 +210,7 @@ def clearness(answers: Answers, found: Measured) -> float:
 
 def told_shape(answers: Answers, found: Measured, place: torch.device) -> npt.NDArray[Any]:
     """Give the mean shape that a set of answers tells, with its noise taken down."""
-    parts = (found[0], found[1].mean(axis=0), answers.mean)
+    parts = (found.matrix, found.values.mean(axis=0), answers.mean)
     matrix, told, decoded = (torch.from_numpy(np.asarray(one, dtype=np.float32)).to(place) for one in parts)
     return mean_shape(matrix, told, answers.sigma / len(answers) ** 0.5, decoded)
 
@@ -216,7 +222,8 @@ def measured(sets: Sequence[Answers]) -> list[Measured]:
         same = [place for place, answers in enumerate(sets) if answers.codec is first.codec]
         whole = replace(first, **_joined([sets[place] for place in same])).measured()
         ends = np.cumsum([len(sets[place]) for place in same])[:-1]
-        found |= {place: (whole.matrix, values) for place, values in zip(same, np.split(whole.values, ends), strict=True)}
+        parts = zip(same, np.split(whole.values, ends), strict=True)
+        found |= {place: Measured(whole.matrix, values, whole.stretch) for place, values in parts}
     return [found[place] for place in range(len(sets))]
 
 
@@ -224,15 +231,18 @@ def _joined(sets: Sequence[Answers]) -> dict[str, Any]:
     return {name: np.concatenate([getattr(answers, name) for answers in sets]) for name in ("chosen", "values", "codes")}
 
 
-def freedom(network: nn.Module, answers: Answers, shape: npt.NDArray[Any], numbers: int) -> Which:
+def freedom(network: nn.Module, answers: Answers, shape: npt.NDArray[Any], numbers: int, *, stretch: float = 1.0) -> Which:
     """Free the largest group of parameters that the answers can tell apart from their noise; a few steps are a bridle too.
 
     What they can tell: a deviation as long as the mean shape itself, over the noise, N times. Nothing else of them enters.
     The shape is the one whose noise is taken down: a noisy one looks longer than it is, and would free too much.
+    The noise is on codes, so it counts how long such a deviation is as a code: `stretch` times as long as in pixels, 1 where rows
+    are orthonormal. The code of the mean shape itself would not say so: it is made of slower waves than deviations from it, which
+    a rescaled codec weighs down (to half of their square on hippocampi: benchmarks/stretch.py).
     Per such unit of signal PER_SIGNAL parameters may move: on one public pool that was better than one each. And never more
     parameters than the answers measure `numbers`, however clear those are: what no number speaks about could drift anywhere.
     """
-    told = len(answers) * float(np.square(shape, dtype=np.float64).sum()) / answers.sigma**2
+    told = len(answers) * float(np.square(shape, dtype=np.float64).sum()) * (stretch / answers.sigma) ** 2
     most = min(PER_SIGNAL * told, numbers)
     parameters = dict(network.named_parameters())
     choices: tuple[Which, ...] = ("head", "norms", "last")

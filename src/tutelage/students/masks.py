@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-import numpy as np
 import torch
 
 from tutelage.answers import Answers
 from tutelage.data.dataset import Public
-from tutelage.nets.inputs import as_inputs, pick_device
+from tutelage.nets.inputs import pick_device
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import VOLUMES
-from tutelage.students.stack import Progress, settled, starting, train_masks
+from tutelage.students.stack import Progress, lessons, settled, starting, train_masks
 
 TRAINING = Training(steps=600, batch=4, augmentation=VOLUMES)
 
@@ -47,9 +46,8 @@ class MaskStudent:
 
     def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
         """Learn from several sets of answers about the same questions, a student each."""
-        images = as_inputs(np.asarray(public.inputs)[sets[0].chosen]).to(pick_device(self.device))
+        images, masks = lessons(public, sets, pick_device(self.device))
         factory = self.network or UNet(shape=tuple(images.shape[1:]))
-        masks: list[Any] = [np.clip(answers.values, 0, 1) for answers in sets]
         states = train_masks(factory, images, masks, training=self.training, seed=self.seed, progress=progress)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()

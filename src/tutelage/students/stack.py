@@ -9,18 +9,28 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tutelage.answers import Answers
 from tutelage.data.dataset import Public
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
+from tutelage.nets.pieces import Pieces, Source, images_of
 from tutelage.nets.recorded import train_recorded
 from tutelage.nets.training import State, Training, train_one
 
 Progress = Callable[[int, int], None]
 
 
+def lessons(public: Public, sets: Sequence[Answers], device: torch.device) -> tuple[Source, list[Any]]:
+    """Give the images that were asked about, and every set's masks as shares; what is larger than memory is read when needed."""
+    images = images_of(public.inputs, sets[0].chosen, device)
+    if isinstance(images, Pieces):
+        return images, [Pieces.masks(answers.values, clip=True) for answers in sets]
+    return images, [np.clip(answers.values, 0, 1) for answers in sets]
+
+
 def train_masks(
     factory: Factory,
-    images: Tensor,
+    images: Source,
     masks: Sequence[Any],
     *,
     training: Training,
@@ -28,7 +38,10 @@ def train_masks(
     start: Sequence[State] | None = None,
     progress: Progress | None = None,
 ) -> list[State]:
-    """Train one network per set of masks (records, *space), all on the same images (records, channels, *space)."""
+    """Train one network per set of masks (records, *space), all on the same images (records, channels, *space).
+
+    Where images are `Pieces`, so are masks: they are as many and as large.
+    """
     done, total = 0, training.steps * len(masks)
 
     def tick(steps: int) -> None:
@@ -38,8 +51,9 @@ def train_masks(
             progress(done, total)
 
     device = images.device
-    given = [torch.from_numpy(np.array(some, dtype=np.float32)).to(device) for some in masks]
-    if device.type == "cuda" and training.optimizer == "adam":  # the only one that is recorded
+    given = [some.on(device) if isinstance(some, Pieces) else torch.from_numpy(np.array(some, np.float32)).to(device)
+             for some in masks]  # fmt: skip
+    if device.type == "cuda" and training.optimizer == "adam" and isinstance(images, Tensor):  # the only ones that are recorded
         rows = [torch.arange(len(images), device=device) + number * len(images) for number in range(len(given))]
         state = train_recorded(
             factory,

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from tutelage.nets.networks import Factory
+from tutelage.nets.pieces import Source
 from tutelage.nets.recorded import train_recorded
 from tutelage.nets.training import Bookmark, State, Tick, Training, train_one, train_stack
 from tutelage.privacy.errors import DataError, RecipeError
@@ -41,6 +42,7 @@ STARTUP = 5.0  # seconds until a worker process has imported torch
 RECORDED = 64  # teachers between two checkpoints of recorded ones
 GATHER = 8  # teachers per checkpoint where nothing else asks for a number
 CLUSTERED = 64  # teachers in a stack on a cluster's GPU
+CARRIED = 1 << 30  # bytes of records that are read when needed, in all worker processes at once
 PROBED = 10  # times the time of a probe must the work last that it is to speed up
 
 log = logging.getLogger("tutelage.teachers")
@@ -72,10 +74,10 @@ class Plan:
 @final
 @dataclass(frozen=True, repr=False)
 class Material:
-    """Hold the private records as tensors on the training device, and which of them each teacher may read."""
+    """Hold the private records, as tensors on the training device or to be read to it, and which of them each teacher may see."""
 
-    inputs: Tensor  # (records, ...)
-    targets: Tensor  # labels (records,) int64, or masks (records, *space) of bytes 0 and 1 or of floats in [0, 1]
+    inputs: Source  # (records, ...)
+    targets: Source  # labels (records,) int64, or masks (records, *space) of bytes 0 and 1 or of floats in [0, 1]
     shards: tuple[Tensor, ...]  # per teacher, (its records,)
 
     def part(self, teachers: Sequence[int]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
@@ -120,12 +122,13 @@ def train_chunk(
     states = [
         train_one(
             job.factory,
-            material.inputs[material.shards[k]],
-            material.targets[material.shards[k]],
+            material.inputs,
+            material.targets,
             training=job.training,
             seed=job.seed,
             teacher=number,
             tick=tick,
+            rows=material.shards[k],
         )
         for k, number in zip(teachers, numbers, strict=True)
     ]
@@ -188,7 +191,8 @@ def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | Non
                 "`factory` must be a function or dataclass of an importable module for engine='processes'. "
                 "Got a local one instead."
             )
-        return Plan(engine=engine, chunk=chunk or max(1, min(GATHER, -(-count // workers))), stacked=False, workers=workers)
+        size = max(1, min(GATHER, -(-count // workers), carried(material, workers)))
+        return Plan(engine=engine, chunk=chunk or size, stacked=False, workers=workers)
     return quickest(job, material, workers=workers, chunk=chunk)
 
 
@@ -223,12 +227,20 @@ def quickest(job: Job, material: Material, *, workers: int, chunk: int | None) -
     told = f"per teacher and step: {told}; {threads} thread{'s'[: threads > 1]}, {workers} core{'s'[: workers > 1]}"
     spread = STARTUP + 1.1 * alone * total / workers  # a tenth for cores that share a memory bus
     told += f"; {times[best] * total:.0f} s in this process, about {spread:.0f} s in {workers}"
-    if workers > 1 and movable(job.factory) and spread < times[best] * total:
-        size = min(best or GATHER, -(-count // workers))
+    size = min(best or GATHER, -(-count // workers), carried(material, workers))
+    if workers > 1 and size and movable(job.factory) and spread < times[best] * total:
         return Plan(engine="processes", chunk=chunk or size, stacked=bool(best), workers=workers, reason=told)
     if best:
         return Plan(engine="stacked", chunk=even(count, chunk or best), stacked=True, reason=told)
     return Plan(engine="sequential", chunk=chunk or GATHER, stacked=False, reason=told)
+
+
+def carried(material: Material, workers: int) -> int:
+    """Count the teachers whose records may be copied to each worker at a time; any number, where all records are held anyhow."""
+    if isinstance(material.inputs, Tensor):
+        return len(material.shards)
+    each = max(len(shard) for shard in material.shards) * material.inputs.nbytes // len(material.inputs)
+    return CARRIED // max(1, workers * each)
 
 
 def together(job: Job, material: Material) -> bool:

@@ -18,9 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from tutelage.data.mapped import each
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, checked, describe, restore
+from tutelage.nets.pieces import Pieces, Source, laid
 from tutelage.nets.products import as_products
 from tutelage.nets.storage import label_type, read_tensors, write_tensors
 from tutelage.nets.training import State, Training
@@ -71,7 +73,7 @@ class Ensemble:
         """Train one network per shard. `progress` counts steps of teachers; a `checkpoint` folder makes it resumable.
 
         `targets` are labels, or for networks with one output per pixel masks (records, *space) of zeros and ones or of
-        shares in [0, 1]; these networks' inputs have their channels first.
+        shares in [0, 1]; these networks' inputs have their channels first. Both may be `Pieces`, which are read batch by batch.
 
         A teacher's weights depend on `seed`, its number, its shard and the training alone: engines and chunks agree up
         to the rounding of their sums, and one engine repeats itself exactly (on a CPU; a GPU's sums may differ in the
@@ -80,7 +82,7 @@ class Ensemble:
         training = training or Training()
         checked(factory)
         place = pick_device(device)
-        records = as_inputs(inputs)
+        records = inputs if isinstance(inputs, Pieces) else as_inputs(inputs)
         parts = tuple(torch.from_numpy(np.asarray(shard, dtype=np.int64)) for shard in shards)
         check(records, targets, parts, training)
         wanted = as_targets(factory(), records, targets, training)
@@ -102,7 +104,7 @@ class Ensemble:
         tick(0)
         plan = None
         if todo:
-            material = Material(records.to(place), wanted.to(place), tuple(part.to(place) for part in parts))
+            material = Material(*laid(records, wanted, place), tuple(part.to(place) for part in parts))
             plan = choose(engine, job, material, chunk=chunk, device=device)
             log.info("%d teachers with engine %s, %d at a time (%s)", len(todo), plan.engine, plan.chunk, plan.reason)
             for teachers, learned in run(plan, job, material, todo, tick=tick, bookmark=folder):
@@ -231,7 +233,7 @@ def _asked(template: nn.Module, one: State, images: Tensor) -> Tensor:
     return functional_call(template, one, (images,), tie_weights=False)
 
 
-def check(records: Tensor, targets: Any, shards: tuple[Tensor, ...], training: Training) -> None:
+def check(records: Source, targets: Any, shards: tuple[Tensor, ...], training: Training) -> None:
     """Refuse material that cannot be trained on, without naming a value of it."""
     if len(records) != len(targets):
         raise DataError(f"`targets` must have one entry per record. Got {len(targets)} for {len(records)} records instead.")
@@ -247,7 +249,7 @@ def check(records: Tensor, targets: Any, shards: tuple[Tensor, ...], training: T
         )
 
 
-def trial(network: nn.Module, records: Tensor) -> tuple[int, ...]:
+def trial(network: nn.Module, records: Source) -> tuple[int, ...]:
     """Ask about one blank record to see the shape of an answer: (classes, ...)."""
     try:
         with torch.no_grad():
@@ -261,29 +263,33 @@ def trial(network: nn.Module, records: Tensor) -> tuple[int, ...]:
     return tuple(answer.shape[1:])
 
 
-def as_targets(network: nn.Module, records: Tensor, targets: Any, training: Training) -> Tensor:
+def as_targets(network: nn.Module, records: Source, targets: Any, training: Training) -> Source:
     """Bring targets to what the network is measured by: labels to int64, masks to bytes 0 and 1 or to floats in [0, 1]."""
-    answer, array = trial(network, records), np.asarray(targets)
+    answer = trial(network, records)
     if len(answer) == 1 or answer[0] > 1:
+        array = np.asarray(targets)
         labels = torch.from_numpy(array.astype(np.int64))
         if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < answer[0]:
             raise DataError(
                 f"`targets` must be labels from 0 to {answer[0] - 1}, as the network has outputs. Got others instead."
             )
         return labels
-    if array.shape[1:] != answer[1:]:
+    given = targets if isinstance(targets, Pieces) else np.asarray(targets)
+    if given.shape[1:] != answer[1:]:
         raise DataError(
-            f"`targets` must be masks of shape {answer[1:]}, the network's answer to one input. Got {array.shape[1:]} instead."
+            f"`targets` must be masks of shape {answer[1:]}, the network's answer to one input. Got {given.shape[1:]} instead."
         )
     if isinstance(training.augmentation, Augmentation):
         raise RecipeError("`augmentation` must be None or a Warp for masks, which bends them too. Got an Augmentation instead.")
-    soft = np.issubdtype(array.dtype, np.floating)
-    if array.size and not 0 <= array.min() <= array.max() <= 1:
+    parts = each(given.array) if isinstance(given, Pieces) else (given,)
+    if not all(0 <= part.min() <= part.max() <= 1 for part in parts if part.size):
         raise DataError("`targets` must be masks of zeros and ones, or of shares between them. Got others instead.")
-    return torch.from_numpy(array.astype(np.float32 if soft else np.uint8))
+    if isinstance(given, Pieces):
+        return given
+    return torch.from_numpy(given.astype(np.float32 if np.issubdtype(given.dtype, np.floating) else np.uint8))
 
 
-def fingerprint(job: Job, records: Tensor, targets: Tensor, shards: tuple[Tensor, ...]) -> str:
+def fingerprint(job: Job, records: Source, targets: Source, shards: tuple[Tensor, ...]) -> str:
     """Digest all that a teacher's weights depend on."""
     settings = {
         "network": describe(job.factory),
@@ -299,5 +305,6 @@ def fingerprint(job: Job, records: Tensor, targets: Tensor, shards: tuple[Tensor
             digest.update(np.round(tensor.detach().double().numpy(), 4).tobytes())  # up to how sums are rounded
     for tensor in (records, targets, *shards):
         digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        digest.update(tensor.contiguous().numpy())  # read where it lies: half a million images are gigabytes
+        for part in tensor.each() if isinstance(tensor, Pieces) else (tensor,):
+            digest.update(part.contiguous().numpy())  # read where it lies: half a million images are gigabytes
     return digest.hexdigest()

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from tutelage.data.mapped import HELD
 from tutelage.nets.inputs import as_inputs
 from tutelage.nets.masks import windows
 from tutelage.nets.networks import Factory
+from tutelage.nets.pieces import Pieces
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import Warp
@@ -49,15 +51,16 @@ class Segmenter(Networked):
         return UNet(shape=(channels, *self._seen(tuple(space))))
 
     def material(self, private: Private, shards: Shards) -> tuple[Any, Any, Sequence[Any]]:
-        """Cut every record of a shard into windows, side by side; the last ones end where the record ends."""
-        if self.window is None:
+        """See every record of a shard through windows, side by side; the last ones end where the record ends.
+
+        They are read when a batch asks for them: scans may be larger than memory, also where they are seen as a whole.
+        """
+        if self.window is None and private.inputs.nbytes <= HELD:
             return super().material(private, shards)
-        records, masks = as_inputs(private.inputs).numpy(), np.asarray(private.targets)
-        places = list(windows(records.shape[2:], self._seen(records.shape[2:]), overlap=False))
-        inputs = np.stack([records[(slice(None), slice(None), *place)] for place in places], axis=1)  # (records, places, ...)
-        targets = np.stack([masks[(slice(None), *place)] for place in places], axis=1)
+        space = as_inputs(private.inputs[:1]).shape[2:]
+        places = list(windows(space, self._seen(space), overlap=False))
         mine = [(np.asarray(rows)[:, None] * len(places) + np.arange(len(places))).reshape(-1) for rows in shards.indices]
-        return inputs.reshape(-1, *inputs.shape[2:]), targets.reshape(-1, *targets.shape[2:]), mine
+        return Pieces.inputs(private.inputs, places), Pieces.masks(private.targets, places), mine
 
     def vote(self, inputs: Any, *, progress: Progress | None = None) -> Sealed:
         """Give every teacher's probability of every pixel, sealed: (teachers, queries, *space) float16.

@@ -1,0 +1,139 @@
+"""Records that are read when a batch asks for them: whole, or through windows, from arrays that may be larger than memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from tutelage.data.mapped import HELD, forget
+from tutelage.nets.inputs import arranged, as_inputs
+
+Array = npt.NDArray[Any]
+Place = tuple[slice, ...]  # a window: one slice per side
+ON_A_GPU = 0.5  # share of a GPU's free memory that records may fill; what is larger stays on the host
+CPU = torch.device("cpu")
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Pieces:
+    """Hold an array and the windows through which every record is seen; a row is one window of one record.
+
+    It is asked for rows as a tensor is, and gives tensors on `device`. Of what is mapped nothing stays in memory.
+    """
+
+    array: Array  # (records, ..., *space)
+    places: tuple[Place, ...]  # of all records alike, and of one size
+    dtype: torch.dtype
+    clip: bool = False  # to [0, 1]
+    records: Array | None = None  # (some,) which of the array's; without any, all of them
+    device: torch.device = CPU
+
+    @classmethod
+    def inputs(cls, array: Any, places: Sequence[Place] | None = None, *, records: Array | None = None) -> Pieces:
+        """Read images as `as_inputs` gives them, with their channels first: bytes, or floats."""
+        given = arranged(np.asarray(array))
+        kind = torch.uint8 if given.dtype == np.uint8 else torch.float32
+        return cls(given, tuple(places or [_all(given.ndim - 2)]), kind, records=records)
+
+    @classmethod
+    def masks(cls, array: Any, places: Sequence[Place] | None = None, *, clip: bool = False) -> Pieces:
+        """Read masks (records, *space) of zeros and ones, in bytes, or of shares."""
+        given = np.asarray(array)
+        kind = torch.float32 if np.issubdtype(given.dtype, np.floating) else torch.uint8
+        return cls(given, tuple(places or [_all(given.ndim - 1)]), kind, clip)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Give the shape that all rows together would have."""
+        count = len(self.array) if self.records is None else len(self.records)
+        return (count * len(self.places), *self.array[(slice(0, 1), ..., *self.places[0])].shape[1:])
+
+    @property
+    def ndim(self) -> int:
+        """Count the axes, that of the rows among them."""
+        return self.array.ndim
+
+    @property
+    def nbytes(self) -> int:
+        """Tell how much memory all rows together would take."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"Pieces({len(self.places)} of every record)"
+
+    def __getitem__(self, rows: Tensor | Array | slice) -> Tensor:
+        """Read rows (...), by their numbers: (..., *piece)."""
+        wanted = torch.arange(len(self))[rows] if isinstance(rows, slice) else torch.as_tensor(rows).cpu()
+        found = torch.empty(wanted.numel(), *self.shape[1:], dtype=self.dtype)
+        for goal, row in zip(found.numpy(), wanted.flatten().tolist(), strict=True):
+            record, place = divmod(row, len(self.places))
+            goal[...] = self.array[(record if self.records is None else self.records[record], ..., *self.places[place])]
+        forget(self.array)
+        if self.clip:
+            found.clamp_(0, 1)
+        return found.view(*wanted.shape, *self.shape[1:]).to(self.device)
+
+    def each(self) -> Iterator[Tensor]:
+        """Go through all rows, and hold one at a time."""
+        for row in range(len(self)):
+            yield self[torch.tensor([row])][0]
+
+    def on(self, device: torch.device) -> Pieces:
+        """Give the same rows, read to another device."""
+        return replace(self, device=device)
+
+    def whole(self) -> Tensor:
+        """Give all rows on the device, brought there one by one."""
+        found = torch.empty(self.shape, dtype=self.dtype, device=self.device)
+        for goal, row in zip(found, self.each(), strict=True):
+            goal.copy_(row)
+        return found
+
+
+Source = Tensor | Pieces  # what a batch is taken from
+
+
+def laid(inputs: Source, targets: Source, device: torch.device) -> tuple[Source, Source]:
+    """Bring material to where it is trained on. Pieces are laid out on a GPU that has room for them, and else stay to be read."""
+    if isinstance(inputs, Tensor) and isinstance(targets, Tensor):
+        return inputs.to(device), targets.to(device)
+    both = [one.to(device) if isinstance(one, Tensor) else one.on(device) for one in (inputs, targets)]
+    if _fits(sum(one.nbytes for one in both), device):
+        both = [one if isinstance(one, Tensor) else one.whole() for one in both]
+    return both[0], both[1]
+
+
+def gathered(inputs: Source, targets: Source, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Give tensors that hold these rows (...), and where in them: those of tensors are found there, those of pieces are read."""
+    if isinstance(inputs, Tensor) and isinstance(targets, Tensor):
+        return inputs, targets, rows
+    flat = rows.flatten()
+    return inputs[flat], targets[flat], torch.arange(len(flat), device=rows.device).view_as(rows)
+
+
+def images_of(inputs: Any, records: Array, device: torch.device) -> Source:
+    """Give some images of a pool: as one tensor, or as pieces where that would be larger than an array should be in memory."""
+    pieces = Pieces.inputs(inputs, records=np.asarray(records)).on(device)
+    if pieces.nbytes <= HELD:
+        return as_inputs(np.asarray(inputs)[records]).to(device)
+    return pieces.whole() if _fits(pieces.nbytes, device) else pieces
+
+
+def _fits(nbytes: int, device: torch.device) -> bool:
+    """Tell whether a GPU has room for so much."""
+    return device.type == "cuda" and nbytes <= ON_A_GPU * torch.cuda.mem_get_info(device)[0]
+
+
+def _all(sides: int) -> Place:
+    return (slice(None),) * sides
