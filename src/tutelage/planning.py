@@ -171,7 +171,7 @@ class Selection:
         """Build the choice with as little noise as the budget has room for beside the values of all answers."""
 
         def fits(each: float) -> bool:
-            chosen = SparseVector(*self._divided(each), self.answers)
+            chosen = SparseVector(*self.divided(each), self.answers)
             return accounting.admits([(chosen, queries), (values.event(), queries)], budget.epsilon, budget.delta)
 
         least = 1e-9 * budget.epsilon
@@ -179,10 +179,10 @@ class Selection:
             raise RecipeError(
                 f"`sigma` must leave a selection some of ε = {budget.epsilon:g} beside the values. Got {values.sigma:g} instead."
             )
-        own = self._divided(_largest(fits, least, 2 * budget.epsilon))
+        own = self.divided(_largest(fits, least, 2 * budget.epsilon))
         return AboveThreshold(values.bound, self.threshold, *own, self.answers, values.teachers, budget.unit)
 
-    def _divided(self, each: float) -> tuple[float, float]:
+    def divided(self, each: float) -> tuple[float, float]:
         """Divide one choice's ε between its threshold and its comparisons (Lyu, Su & Li 2017, Section 4.2)."""
         part = 1 / (1 + (2 * self.answers) ** (2 / 3))
         return each * part, each * (1 - part)

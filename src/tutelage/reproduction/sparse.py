@@ -11,6 +11,7 @@ import numpy.typing as npt
 from tutelage.codecs.fitting import public_norm, rounded
 from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Public
+from tutelage.planning import Selection
 from tutelage.privacy import accounting
 from tutelage.privacy.mechanisms import AboveThreshold, NoisyMean
 from tutelage.privacy.sealed import Sealed
@@ -83,9 +84,8 @@ class Chosen:
         if not sigma:
             return Largest(self.wavelet, self.kept).decode(Largest(self.wavelet, self.kept).encode(masks[None])[0], masks)
         half, bound = price(sigma) / 2, self.wavelet.bound
-        # Lyu, Su & Li 2017, Section 4.2: this division of ε makes threshold and comparisons clearest together.
-        share = 1 / (1 + (2 * self.kept) ** (2 / 3))
-        choose = AboveThreshold(bound, self.threshold, half * share, half * (1 - share), self.kept, TEACHERS)
+        own = Selection(self.threshold, self.kept).divided(half)
+        choose = AboveThreshold(bound, self.threshold, *own, self.kept, TEACHERS)
         reach = bound.sensitivity(Adjacency.REPLACE_ONE)
         value = NoisyMean(bound, float(accounting.gaussian_sigma(reach, half, DELTA)), TEACHERS)
         answers = np.empty(masks.shape, dtype=np.float32)
