@@ -62,6 +62,22 @@ def test_levels_and_regressions_tell_too() -> None:
     assert len(set(told)) == 31  # ten words for every class
 
 
+@pytest.mark.parametrize("seed", [6, 18, 31, 53])
+def test_boosting_that_stops_where_a_part_ends_is_not_grown_further(seed: int) -> None:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    def unfitted() -> HistGradientBoostingClassifier:
+        return HistGradientBoostingClassifier(early_stopping=True, learning_rate=0.15, max_leaf_nodes=4, random_state=0)
+
+    generator = np.random.default_rng(seed)
+    inputs = generator.normal(size=(150, 4))
+    targets = (inputs[:, 0] + generator.normal(size=150) > 0).astype(int)
+    slow, quick = grow(unfitted(), inputs, targets, lambda *_: None), unfitted().fit(inputs, targets)
+    assert quick.n_iter_ % 10 == 0  # or these seeds test nothing
+    assert slow.n_iter_ == quick.n_iter_
+    assert np.array_equal(slow.predict_proba(inputs), quick.predict_proba(inputs))
+
+
 @pytest.mark.parametrize("rate", [0.1, 0.9])  # the second stops early, by itself
 def test_boosted_trees_that_tell_are_the_same_trees(rate: float) -> None:
     from sklearn.ensemble import HistGradientBoostingClassifier

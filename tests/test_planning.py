@@ -329,6 +329,8 @@ def test_selections_without_room_and_without_codes_are_refused() -> None:
     assert Aggregation("mean").selecting(BUDGET, 40, NoisyMean(Ball(9), 1.0, 130)) is None
     with pytest.raises(RecipeError, match="`selection` must stay open for 'gnmax', which lets out no codes"):
         Aggregation("gnmax", selection=Selection(2.0, 30))
+    with pytest.raises(RecipeError, match=r"`selection.share` must stay open where sigma is given"):
+        Aggregation("mean", sigma=40.0, selection=Selection(2.0, 30, 0.5))
     for parts, message in (((0.0, 3), "`threshold`"), ((1.0, 0), "`answers`"), ((1.0, 3, 1.0), "`share`")):
         with pytest.raises(RecipeError, match=message):
             Selection(*parts)

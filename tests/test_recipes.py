@@ -326,6 +326,7 @@ def test_bad_recipes_for_masks_name_the_key_the_rule_and_the_value(old: str, new
             "`codec.filter.block` must have 2 sizes",
         ),
         ('kind = "wavelet"\nkept = 5\nchosen = "coarse"', "`codec.norm` must be given for the coarsest coefficients"),
+        ('kind = "wavelet"\nkept = 257\nnorm = 2.0', "`codec.kept` must be at most the 256 coefficients. Got 257 instead."),
         ('kind = "wavelet"\nkept = 5\nchosen = "teachers"', "`codec.chosen` must be 'public' or 'coarse'. Got 'teachers'"),
         ('kind = "rescaled"\ninner = { kind = "regions", regions = 4 }', "`codec.inner.kind` must be one of 'dct', 'pca', 'blo"),
         ('kind = "rescaled"\ninner = { kind = "pixels" }', "`codec.inner.bound` must be 'orthant' inside of 'rescaled'."),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tutelage.codecs.votes import Votes
 from tutelage.data.dataset import Private, Public
-from tutelage.planning import Aggregation, MeanPlan, Sanitise
+from tutelage.planning import Aggregation, MeanPlan, Sanitise, Selection
 from tutelage.privacy.bounds import Ball, Binary, Cube, OneHot, Orthant, Simplex
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import (
@@ -82,6 +82,7 @@ __all__ = [
     "RecipeError",
     "Sanitise",
     "Sealed",
+    "Selection",
     "Shards",
     "Simplex",
     "SmoothNumber",

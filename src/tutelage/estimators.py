@@ -52,13 +52,22 @@ def grow(model: Any, inputs: Array, targets: Array, progress: Progress | None = 
         for count in (*range(some, total, some), total):
             model.set_params(**{name: count}, warm_start=count > some)  # the first ones forget an earlier fit
             model.fit(inputs, targets)
-            enough = getattr(model, "n_iter_", count) < count  # boosting that watches itself stops early
+            enough = _stopped(model, count)
             progress(total if enough else count, total)
             if enough:
                 break
     finally:
         model.set_params(**{name: total}, warm_start=False)
     return model
+
+
+def _stopped(model: Any, count: int) -> bool:
+    """Tell whether boosting that watches itself has stopped, also where it did so with the very last of `count` trees."""
+    if not getattr(model, "do_early_stopping_", False) or model.n_iter_ < count:
+        return bool(getattr(model, "n_iter_", count) < count)
+    scores = model.train_score_ if model.validation_fraction is None else model.validation_score_
+    lately = model.n_iter_no_change
+    return bool(len(scores) > lately and max(scores[-lately:]) <= scores[-lately - 1] + model.tol)
 
 
 def _counted(model: Any) -> str | None:

@@ -154,16 +154,18 @@ class Selection:
     """Let the sparse vector technique choose which coordinates of a code are let out (Fay et al. 2020, Section 2.4).
 
     Of each answer at most `answers` coordinates leave, those whose size in the teachers' mean passes `threshold`. The choice
-    has the `share` of what the book's filter has room for, the values have the rest. All three are fixed before a ballot is cast.
+    has the `share` of what the book's filter has room for (half, if left open), the values have the rest; where the values' noise
+    is given, the choice has what they leave. All three are fixed before a ballot is cast.
     """
 
     threshold: float
     answers: int
-    share: float = 0.5
+    share: float | None = None
 
     def __post_init__(self) -> None:
         accounting.positive(threshold=self.threshold)
-        accounting.probability(share=self.share)
+        if self.share is not None:
+            accounting.probability(share=self.share)
         if not (type(self.answers) is int and self.answers >= 1):
             raise RecipeError(f"`answers` must be a whole number ≥ 1. Got {self.answers!r} instead.")
 
@@ -190,7 +192,7 @@ class Selection:
     def values_mu(self, budget: Budget) -> float:
         """Give μ for the values of all answers."""
         order, room = _room(budget)
-        return math.sqrt(2 * (1 - self.share) * room / order)
+        return math.sqrt(2 * (1 - (self.share or 0.5)) * room / order)
 
 
 @final
@@ -242,6 +244,9 @@ class Aggregation:
             raise RecipeError("`sanitise` must stay open for 'mean', whose price does not depend on the data. Got it instead.")
         if self.method != "mean" and self.selection is not None:
             raise RecipeError(f"`selection` must stay open for {self.method!r}, which lets out no codes. Got it instead.")
+        if self.sigma is not None and self.selection is not None and self.selection.share is not None:
+            got = self.selection.share
+            raise RecipeError(f"`selection.share` must stay open where sigma is given, which divides. Got {got!r} instead.")
         if self.method != "lnmax" and self.gamma is not None:
             raise RecipeError(f"`gamma` must stay open for {self.method!r} (its noise is `sigma`). Got {self.gamma!r} instead.")
 

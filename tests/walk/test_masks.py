@@ -331,6 +331,22 @@ def test_after_a_kill_nothing_is_paid_for_twice(tmp_path: Path, monkeypatch: pyt
     assert again.guarantee == once.guarantee
 
 
+def test_after_a_kill_a_choice_and_its_values_are_not_paid_for_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    how: dict[str, Any] = {"codec": DCT((16, 16), 20, 6.0), "aggregation": Aggregation("mean", selection=tt.Selection(1.0, 3))}
+    with monkeypatch.context() as patch:
+        kill_after(patch, 3)
+        with pytest.raises(Killed):
+            mask_run(tmp_path / "run", **how)
+    assert charged(tmp_path / "run") == 2 * 4  # the fourth question's choice and values were paid for and never heard
+    once = mask_run(tmp_path / "run", **how, resume=True)
+    again = mask_run(tmp_path / "run", **how, resume=True)
+    assert charged(tmp_path / "run") == 2 * QUESTIONS
+    assert len(once.answers) == QUESTIONS - 1
+    assert np.array_equal(once.answers.values, again.answers.values)
+    assert again.guarantee == once.guarantee
+    assert verify(again.folder).claimed_epsilon <= 8.0
+
+
 def test_a_part_that_was_answered_is_given_again_when_the_budget_is_gone(tmp_path: Path) -> None:
     every: dict[str, Any] = {"queries": 60, "pool": 60, "test": None, "codec": DCT((16, 16), 20, 6.0)}  # blocks of three
     sigma = Aggregation("mean").built(tt.Budget(8.0, 1e-5), 13, TEACHERS, every["codec"].bound)[0].sigma  # type: ignore[attr-defined]

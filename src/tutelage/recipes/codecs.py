@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -215,6 +216,11 @@ def _check_sizes(read: Any, shape: tuple[int, ...], place: tuple[str, ...]) -> N
         raise RecipeError(f"`{where}.block` must have {len(shape)} sizes, one per side of a mask. Got {read.block!r} instead.")
     if read.kind == "dct" and read.kept > pixels:
         raise RecipeError(f"`{where}.kept` must be at most the {pixels} pixels. Got {read.kept!r} instead.")
+    if read.kind == "wavelet":
+        unit = 1 << min(read.levels, 62)
+        most = math.prod(-(-size // unit) * unit for size in shape)  # sides are filled up to whole units
+        if read.kept > most:
+            raise RecipeError(f"`{where}.kept` must be at most the {most} coefficients. Got {read.kept!r} instead.")
     for part, known in (("filter", FILTERS), ("inner", tuple(SECTIONS))):
         if hasattr(read, part):
             _check_sizes(section(getattr(read, part), (*place, part), known), shape, (*place, part))

@@ -131,6 +131,11 @@ def _check_door(recipe: Any, kind: Any) -> None:
     if recipe.aggregation.questions not in ("first", "prototypes"):
         got = recipe.aggregation.questions
         raise RecipeError(f"`aggregation.questions` must be 'first' or 'prototypes' for masks. Got {got!r} instead.")
+    if recipe.aggregation.selection is not None and kind in ("autoencoder", "guided"):
+        raise RecipeError(
+            "`aggregation.selection` must stay open for a codec that is trained under the noise it will meet: what is not "
+            f"selected meets none. Got it with {kind!r} instead."
+        )
     if recipe.student.learner == "latent" and recipe.aggregation.selection is not None:
         raise RecipeError("`student.learner` must be 'masks' where a selection leaves out parts of codes. Got 'latent' instead.")
     if recipe.student.learner == "latent" and not codecs.is_linear(recipe.codec):

@@ -105,7 +105,7 @@ class SelectionSection(Section):
 
     threshold: Positive
     answers: Count
-    share: Annotated[float, Field(gt=0, lt=1)] = 0.5
+    share: Annotated[float, Field(gt=0, lt=1)] | None = None
 
 
 class _Asking(Section):
