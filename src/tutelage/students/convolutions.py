@@ -72,6 +72,7 @@ class Convolutions:
             if out is None:  # a sigmoid of twice the number is the paper's hyperbolic tangent, moved to [0, 1]
                 layers += [one_norm(double, 0.05, free=True), nn.Sigmoid()]
             else:
+                nn.init.normal_(double.weight, std=0.05)
                 layers += [double, levelled(nn.BatchNorm2d(out, track_running_stats=False)), nn.ReLU()]
         forger = nn.Sequential(*layers).to(latent.device).train()
         begin(forger, latent, last=0.2)

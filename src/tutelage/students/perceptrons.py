@@ -47,11 +47,9 @@ class Perceptrons:
         layers: list[nn.Module] = []
         size = latent.shape[1]
         for width in self.generator:
-            layers += [
-                nn.Linear(size, width, bias=False),
-                levelled(nn.BatchNorm1d(width, track_running_stats=False)),
-                nn.Softplus(),
-            ]
+            linear = nn.Linear(size, width, bias=False)
+            nn.init.xavier_uniform_(linear.weight)
+            layers += [linear, levelled(nn.BatchNorm1d(width, track_running_stats=False)), nn.Softplus()]
             size = width
         layers += [one_norm(nn.Linear(size, math.prod(shape)), 0.05, free=True), nn.Sigmoid(), nn.Unflatten(1, shape)]
         return nn.Sequential(*layers).to(latent.device).train()

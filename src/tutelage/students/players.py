@@ -54,7 +54,7 @@ class Players:
 
     def published(self) -> dict[str, Tensor]:
         """Give the network's weights as an ordinary network has them."""
-        for layer in self.network.modules():
+        for layer in list(self.network.modules()):
             if is_parametrized(layer):
                 remove_parametrizations(layer, "weight")
         return self.network.state_dict()
