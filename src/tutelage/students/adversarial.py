@@ -23,21 +23,21 @@ from tutelage.students.shares import refuse_shares
 
 Progress = Callable[[int, int], None]
 KINDS: dict[str, type[Perceptrons] | type[Convolutions]] = {"perceptron": Perceptrons, "convolutional": Convolutions}
-OWN = ("rate", "widths", "generator", "input_noise", "hidden_noise")  # what each kind has values of its own for
+OWN = ("rate", "average", "widths", "generator", "input_noise", "hidden_noise")  # what each kind has values of its own for
 FIRST = 500  # inputs that layers take their first scales from
 
 
 @final
 @dataclass(frozen=True, kw_only=True)
 class Adversarial:
-    """Say how discriminator and generator learn; what is left open is the paper's, for MNIST or for colour images."""
+    """Say how discriminator and generator learn; what is left open depends on the kind, for MNIST or for colour images."""
 
     kind: Literal["perceptron", "convolutional"] = "perceptron"
     steps: int = 20_000
     batch: int = 100
     latent: int = 100
-    average: float = 0.9999
     rate: float | None = None
+    average: float | None = None
     widths: tuple[int, ...] | None = None
     generator: tuple[int, ...] | None = None
     input_noise: float | None = None
@@ -50,8 +50,9 @@ class Adversarial:
             value = getattr(self, name)
             if not (isinstance(value, int) and value >= 1):
                 raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {value!r} instead.")
-        if not self.players.rate > 0 or not 0 <= self.average < 1:
-            raise RecipeError(f"`rate` must be > 0 and `average` in [0, 1). Got {self.rate!r} and {self.average!r} instead.")
+        rate, average = self.players.rate, self.players.average
+        if not rate > 0 or not 0 <= average < 1:
+            raise RecipeError(f"`rate` must be > 0 and `average` in [0, 1). Got {rate!r} and {average!r} instead.")
         for name in ("widths", "generator"):
             value = getattr(self, name)
             if value is not None and not (value and min(value) >= 1):
@@ -90,18 +91,18 @@ class AdversarialStudent(Taught):
 
     def _train(self, factory: Factory, inputs: Tensor, labels: Tensor, known: Tensor, progress: Progress | None) -> Model:
         """Alternate the two players; the averaged discriminator, without its noise, is the model."""
-        s, place = self.settings, pick_device(self.device)
+        s, kind, place = self.settings, self.settings.players, pick_device(self.device)
         inputs, labels, known = inputs.to(place), labels.to(place), known.to(place)
         with torch.random.fork_rng(devices=[place] if place.type == "cuda" else []):
             torch.manual_seed(self.seed)
             some = as_float(inputs[torch.randperm(len(inputs), device=place)[:FIRST]])
             dice = torch.rand(FIRST, s.latent, device=place)
-            players = s.players.players(factory, tuple(inputs.shape[1:]), some, dice)
+            players = kind.players(factory, tuple(inputs.shape[1:]), some, dice)
             game = Game(players, inputs, labels, known, batch=s.batch, latent=s.latent)
             replayed = Replayed(game, place=place)
             for step in range(s.steps):
-                game.rate.fill_(s.players.rate * min(1.0, 3 - 3 * step / s.steps))  # down to zero over the last third
-                game.follow.fill_(1 - min(s.average, (1 + step) / (10 + step)))
+                game.rate.fill_(kind.rate * min(1.0, 3 - 3 * step / s.steps))  # down to zero over the last third
+                game.follow.fill_(1 - min(kind.average, (1 + step) / (10 + step)))
                 replayed()
                 if progress and ((step + 1) % 50 == 0 or step + 1 == s.steps):
                     progress(step + 1, s.steps)

@@ -12,7 +12,8 @@ from tutelage.nets.allconv import AllConv
 from tutelage.nets.layers import Standardise
 from tutelage.nets.networks import Factory
 from tutelage.privacy.errors import DataError
-from tutelage.students.players import Discriminator, Players, begin, levelled, one_norm
+from tutelage.students.norms import begin, levelled, one_norm
+from tutelage.students.players import Discriminator, Players
 
 
 @final
@@ -24,6 +25,7 @@ class Convolutions:
     """
 
     rate: float = 3e-4
+    average: float = 0.9999
     widths: tuple[int, ...] = (64, 128)
     generator: tuple[int, ...] = (512, 256, 128)
     input_noise: float = 0.2  # share of the inputs that is dropped, and of what comes out of every halving

@@ -34,15 +34,15 @@ class Game:
         self.turns = [self._player(self.critic), self._player(self.forger)]
 
     def _player(self, network: nn.Module) -> torch.optim.Adam:
-        """Let a network learn; the paper's Adam hardly moves weights whose gradients are below 1e-4."""
+        """Let a network learn what of it is free."""
         weights = [weight for weight in network.parameters() if weight.requires_grad]
         capturable = self.place.type == "cuda"
-        return torch.optim.Adam(weights, lr=self.rate, betas=(0.5, 0.999), eps=1e-4, fused=True, capturable=capturable)
+        return torch.optim.Adam(weights, lr=self.rate, betas=(0.5, 0.999), fused=True, capturable=capturable)
 
     def __call__(self) -> None:
         """Let both players move once, and the averaged critic follow."""
-        some = self.known[self._each(len(self.known))]
-        real, other = (self._real() for _ in range(2))
+        some = self._drawn(self.known)
+        real, other = (as_float(self.inputs[self._drawn()]) for _ in range(2))
         with torch.no_grad():
             fake = self.forger(self.dice())
         _turn(self.turns[0], critic_loss(self.critic, as_float(self.inputs[some]), self.labels[some], real, fake))
@@ -59,14 +59,10 @@ class Game:
         for weight, mean in zip(self.weights, self.mean, strict=True):
             weight.copy_(mean)
 
-    def _each(self, count: int) -> Tensor:
-        """Choose a batch of so many, none twice before all were chosen once."""
-        rounds = -(-self.batch // count)
-        return torch.rand(rounds, count, device=self.place).argsort(dim=1).flatten()[: self.batch]
-
-    def _real(self) -> Tensor:
-        """Choose a batch of the pool."""
-        return as_float(self.inputs[torch.randint(len(self.inputs), (self.batch,), device=self.place)])
+    def _drawn(self, of: Tensor | None = None) -> Tensor:
+        """Choose records of the pool, or of those given."""
+        chosen = torch.randint(len(self.inputs if of is None else of), (self.batch,), device=self.place)
+        return chosen if of is None else of[chosen]
 
     def dice(self) -> Tensor:
         """Throw what a forgery is made from."""
