@@ -12,7 +12,7 @@ import pytest
 
 from tutelage.data import presets
 from tutelage.data.dataset import Private, Public
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.recipes import learners
 from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.recipe import parse
@@ -86,6 +86,24 @@ def test_a_students_table_becomes_its_settings() -> None:
     text = text.replace("widths = [8, 8]\n[student", "[student").replace('weak = "digits"\n', "widths = [30, 20]\n")
     text = text.replace("strong = { rotation = 5.0, flip = true }\n", "")
     assert learners.settings(parse(text)) == Adversarial(steps=4, batch=8, widths=(30, 20))
+
+
+def test_svhn_has_the_papers_student() -> None:
+    from tutelage.nets.allconv import AllConv
+    from tutelage.students.convolutions import Convolutions
+
+    for name in ("svhn-lnmax-500", "svhn-lnmax-1000", "svhn-confident"):
+        recipe = embedded(f"pate/{name}")
+        pool = Public.of(np.zeros((2, 32, 32, 3), np.uint8))
+        student = learners.student(recipe, pool, 10, device="cpu")()
+        assert student.settings.players == Convolutions()
+        assert student.settings.players.factory((3, 32, 32), 10) == AllConv()
+
+
+def test_a_convolutional_student_refuses_its_pool_before_anybody_is_asked() -> None:
+    recipe = embedded("pate/svhn-lnmax-500")
+    with pytest.raises(DataError, match="`public` must hold images, channels first, whose sides are multiples of 8"):
+        learners.student(recipe, Public.of(np.zeros((2, 28, 28), np.uint8)), 10, device="cpu")
 
 
 @pytest.mark.parametrize("name", ["consistency", "adversarial"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+from tutelage.nets.allconv import AllConv
 from tutelage.nets.networks import ConvNet, Halve, Perceptron, ResidualNet, describe, refuse_batch_mixing, restore
 from tutelage.privacy.errors import RecipeError
 
@@ -11,6 +12,8 @@ FACTORIES = [
     (ConvNet(), (1, 28, 28), 10),
     (ConvNet(shape=(3, 32, 32), classes=100, widths=(16, 32, 32), kernel=5, groups=0), (3, 32, 32), 100),
     (ResidualNet(shape=(3, 32, 32), classes=7, widths=(8, 16)), (3, 32, 32), 7),
+    (AllConv(classes=7, widths=(8, 16)), (3, 32, 32), 7),
+    (AllConv(shape=(1, 9, 12), classes=3, widths=(8, 8)), (1, 9, 12), 3),
     (Perceptron(features=12, classes=2, widths=(8, 8)), (12,), 2),
 ]
 

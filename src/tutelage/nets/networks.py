@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import UninitializedTensorMixin
 
+from tutelage.nets.allconv import AllConv
 from tutelage.nets.layers import Halve, Standardise
 from tutelage.nets.presets import Preset
 from tutelage.nets.unet import UNet
@@ -157,7 +158,7 @@ class Started:
         return digest.hexdigest()
 
 
-KINDS = (ConvNet, ResidualNet, Perceptron, UNet, Preset)  # what can be written down and rebuilt
+KINDS = (ConvNet, ResidualNet, AllConv, Perceptron, UNet, Preset)  # what can be written down and rebuilt
 
 
 def describe(factory: Factory) -> str:

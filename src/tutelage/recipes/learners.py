@@ -198,10 +198,13 @@ def student(recipe: Recipe, public: Public, classes: int, begin: Begin = as_buil
         return lambda: SupervisedStudent(section.kind or "forest", seed=seed)
     if section.learner == "spreading":
         return lambda: SpreadingStudent(section.kind or "forest", seed=seed)
+    from tutelage.nets.inputs import as_inputs
     from tutelage.students.adversarial import AdversarialStudent
     from tutelage.students.consistency import ConsistencyStudent
 
     how = settings(recipe)
+    if section.learner == "adversarial":
+        how.players.factory(tuple(as_inputs(public.inputs[:1]).shape[1:]), classes)  # refused before teachers learn or answer
 
     def adversarial() -> Any:
         return AdversarialStudent(settings=how, classes=classes, device=device, seed=seed)

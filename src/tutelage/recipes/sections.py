@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from collections.abc import Sequence
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import PydanticCustomError
@@ -66,7 +66,8 @@ def names(kind: type) -> list[str]:
 def _read(hint: Any, special: dict[Any, Any]) -> Any:
     if hint in special:
         return special[hint]
-    return Annotated[hint, BeforeValidator(_as_tuple)] if get_origin(hint) is tuple else hint
+    tuples = tuple in map(get_origin, (hint, *get_args(hint)))  # also one that may stay open
+    return Annotated[hint, BeforeValidator(_as_tuple)] if tuples else hint
 
 
 def nearest(value: object, known: Sequence[str]) -> str:
