@@ -1,7 +1,7 @@
 """Hippocampi through wavelets that the sparse vector technique chooses (Fay et al. 2020, Section 2.4), as whole runs.
 
 Patients, pools and test volumes are those of hippocampus.py. True masks stand in for the votes of 130 teachers, who so are all
-right and all agree: no real teachers could do better, and a CPU suffices. What they are asked goes through the real mechanisms,
+right and all agree: real ones would have a harder time, and a CPU suffices. What they are asked goes through the real mechanisms,
 calibrated as a run's would be: half of the budget's room for which coefficients, half for their values.
 
     each: every mask chooses coefficients of its own, as published
