@@ -168,17 +168,10 @@ def main() -> None:
         parts = load("mnist", how.data, split="votes")
         labels = told(how.votes) if how.answers == 100 else drawn(how.votes, how.answers, how.drawn)
         for seed in how.seeds:
-            keep(how.rows, judged(parts, labels, seed, how))
+            result.keep(how.rows, judged(parts, labels, seed, how))
         return
     rows = [json.loads(line) for path in how.collect for line in path.read_text(encoding="utf-8").splitlines()]
     result.write("adversarial", {"gamma": GAMMA, "table": table(rows), "rows": rows})
-
-
-def keep(path: Path, row: dict[str, Any]) -> None:
-    """Write a row as it comes, and say it."""
-    print(row, flush=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

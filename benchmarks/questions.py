@@ -143,20 +143,13 @@ def main() -> None:
         how.rows.unlink(missing_ok=True)
         tried = [(choice, count, seed) for seed in how.seeds for count in how.questions for choice in how.choices]
         for row in (judged(pool, *one, how) for one in tried):
-            keep(how.rows, row)
+            result.keep(how.rows, row)
         for row in () if how.no_surrogates else surrogates(pool, how):
-            keep(how.rows, row)
+            result.keep(how.rows, row)
     rows = [json.loads(line) for path in how.collect or [how.rows] for line in path.read_text(encoding="utf-8").splitlines()]
     students, others = ([row for row in rows if ("pool" in row) is own] for own in (True, False))
     figures = {"epsilon": EPSILON, "delta": DELTA, "agree": AGREE, "table": table(students), "surrogates": others}
     result.write("questions", {**figures, "rows": students})
-
-
-def keep(path: Path, row: dict[str, Any]) -> None:
-    """Write a row as it comes, and say it."""
-    print(row, flush=True)
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
 
 
 if __name__ == "__main__":

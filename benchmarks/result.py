@@ -23,6 +23,13 @@ def write(name: str, figures: dict[str, Any], command: str | None = None) -> Pat
     return path
 
 
+def keep(path: Path, row: dict[str, Any]) -> None:
+    """Write a row as it comes, and say it: a run that is stopped keeps what it had."""
+    print(row, flush=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(json.dumps(row) + "\n")
+
+
 def _command() -> str:
     """Give the command with every folder outside the project by its last name alone."""
     arguments = [Path(part).name if os.path.isabs(part) or part.startswith("..") else part for part in sys.argv[1:]]
