@@ -6,6 +6,7 @@ every private patient is one teacher with one or two volumes: about 130 of them.
 python benchmarks/hippocampus.py --data DIR --device cuda            every split in turn, then results/hippocampus.json
 python benchmarks/hippocampus.py --data DIR --split 0 --rows FILE    one split, its rows as JSON lines
 python benchmarks/hippocampus.py --data DIR --dpsgd --fedavg         the baselines alone: tried on split 0, then every split
+python benchmarks/hippocampus.py --data DIR --run RUN                patients and teachers of `tutelage run hippocampus --out RUN`
 python benchmarks/hippocampus.py --collect FILE ...                  rows of runs, or a result's, into the result; later ones win
 
 DIR holds the Decathlon's imagesTr and labelsTr, or is the .npz that `--pack` made of them for a machine without nibabel.
@@ -39,7 +40,7 @@ from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Private, Public
 from tutelage.features.alignment import aligned
 from tutelage.metrics import dice, surface_dice
-from tutelage.planning import Aggregation
+from tutelage.planning import Aggregation, Selection
 from tutelage.privacy.bounds import Ball, Bound, Cube
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.ledger import Budget, Ledger
@@ -53,7 +54,9 @@ NORM = 58.0  # √(3.4 cm³ at 1 mm): the volume that published studies give for
 FREQUENCIES = 1000
 COMPONENTS = 32  # of codecs that are learned from public masks: 40 of them hold no more
 BLOCK = (16, 16, 16)
+SELECTED = "wavelet, chosen by teachers"
 REGIONS = 64  # of neighbouring grey
+CHOSEN = {1.0: 100, 3.0: 30, 8.0: 100}  # wavelets that teachers choose, for each ε: what was best with true masks (sparse.py)
 COPIES = 16  # bent copies of each public mask for a network, which would learn 40 masks by heart
 
 
@@ -186,7 +189,8 @@ def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Names
         "dct": (lambda _: DCT(SIZE, FREQUENCIES, NORM), "no mask"),
         "pixels": (lambda _: Pixels(SIZE), "no mask"),
         "pixels, orthant": (lambda _: Pixels(SIZE, NORM, "orthant"), "no mask"),
-        "wavelet": (lambda _: Wavelet(SIZE, np.arange(FREQUENCIES), NORM, levels=3), "no mask"),
+        "wavelet": (lambda _: wavelets(FREQUENCIES), "no mask"),
+        SELECTED: (lambda _: wavelets(int(np.prod(SIZE))), "no mask"),
         "regions": (lambda _: Regions(SIZE, REGIONS, NORM, "levels"), "no mask"),
         "rescaled": (lambda _: Rescaled.fit(DCT(SIZE, FREQUENCIES, NORM), public), "public masks"),
         "blocks": (lambda _: Blocks.fit(public, block=BLOCK, components=COMPONENTS), "public masks"),
@@ -199,6 +203,17 @@ def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Names
     }
     for name in names:
         yield name, *table[name]
+
+
+def wavelets(coarsest: int) -> Wavelet:
+    """Give the codec of this many wavelets, of which nobody had to look at a mask to choose them."""
+    return Wavelet(SIZE, np.arange(coarsest), NORM, levels=3)
+
+
+def selection(codec: Wavelet, masks: Any, kept: int) -> Selection:
+    """Let teachers choose so many wavelets of each mask: those of a size that true masks tell, a gift to the technique."""
+    sizes = np.abs(codec.encode(np.asarray(masks, dtype=np.float32)[None])[0])  # (questions, coefficients)
+    return Selection(float(np.partition(sizes, -kept, axis=1)[:, -kept].mean()), kept)
 
 
 def bent(public: Public, device: str) -> Public:
@@ -221,15 +236,18 @@ def built(epsilon: float, queries: int, count: int, bound: Bound) -> Any:
     return Aggregation("mean").built(Budget(epsilon, DELTA, Unit("patient")), queries, count, bound)[0]
 
 
-def asked(ballots: Remembered, public: Public, epsilon: float, count: int) -> Answers:
+def asked(ballots: Remembered, public: Public, epsilon: float, count: int, chosen: Selection | None = None) -> Answers:
     """Ask all questions of one budget through the door, with a book of its own."""
-    mechanism = built(epsilon, len(public), count, ballots.bound)
-    budget = Budget(epsilon, DELTA, Unit("patient"))
+    budget, how = Budget(epsilon, DELTA, Unit("patient")), Aggregation("mean", selection=chosen)
+    mechanism, _ = how.built(budget, len(public), count, ballots.bound)
+    first = how.selecting(budget, len(public), mechanism)
     with TemporaryDirectory() as folder, Ledger(Path(folder) / "book.sqlite", budget) as ledger:
-        curator = Curator(ballots, ballots, mechanism, ledger)
+        curator = Curator(ballots, ballots, mechanism, ledger, selection=first)
         codes = curator.codes(public.inputs)
         assert ledger.spent().epsilon <= epsilon * (1 + 1e-9)
         values = curator.decode(codes, public.inputs)
+    if chosen is not None:
+        return Answers(np.arange(len(public)), values)  # what was not chosen was not measured
     return Answers(np.arange(len(public)), values, codes, mechanism.sigma / count, ballots.codec)
 
 
@@ -241,9 +259,14 @@ class Book:
     """Write rows as they come: a run that is stopped keeps what it had."""
 
     path: Path
-    split: int
+    split: int | str
     begin: float
     setting: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def seed(self) -> int:
+        """Give the students' seed: the split's number; the recipe's is 0."""
+        return self.split if isinstance(self.split, int) else 0
 
     def row(self, **facts: Any) -> None:
         """Write a row, and say it."""
@@ -258,61 +281,91 @@ class Book:
         self.row(what=what, dice=round(float(found.mean()), 4), **facts)
 
 
-def split_rows(everyone: Private, split: int, how: argparse.Namespace) -> None:
-    """Run one split: teachers once, then every codec, budget and draw."""
-    from tutelage.nets.training import Training
+@dataclass
+class Study:
+    """Three parts of the patients, and the teachers of the private ones."""
+
+    name: int | str  # the split's number, or "recipe"
+    private: Private
+    public: Public
+    test: Public
+    teachers: Any
+
+
+def split_study(everyone: Private, split: int, how: argparse.Namespace) -> Study:
+    """Divide the patients, and train a teacher for each private one."""
     from tutelage.nets.unet import UNet
     from tutelage.nets.warps import VOLUMES
-    from tutelage.students.masks import MaskStudent
     from tutelage.teachers.segmenter import Segmenter
 
-    book = Book(how.rows, split, time.perf_counter())
     private, public, test = divided(everyone, split)
-    assert test.targets is not None
-    assert public.targets is not None
-    network, patients = UNet(shape=(1, *SIZE)), len(np.unique(private.units))
-    count = how.teachers or patients
-    book.setting = {
-        "teachers": how.teachers or "every patient",
-        "plain_teachers": how.plain_teachers,
-        "latent_steps": how.latent_steps,
-    }
     teachers = Segmenter(
-        network,
-        training=Training(steps=how.teacher_steps, batch=2, rate=3e-3, augmentation=None if how.plain_teachers else VOLUMES),
+        UNet(shape=(1, *SIZE)),
+        training=training(how.teacher_steps, 3e-3, batch=2, augmentation=None if how.plain_teachers else VOLUMES),
         device=how.device,
         engine=how.engine,
         chunk=how.chunk,
         seed=split,
-    ).fit(private, private.split(count, seed=split))
+    )
+    count = how.teachers or len(np.unique(private.units))
+    return Study(split, private, public, test, teachers.fit(private, private.split(count, seed=split)))
+
+
+def run_study(data: Path, run: Path, how: argparse.Namespace) -> Study:
+    """Take up patients and teachers of a finished run of the recipe; had it others, its teachers would be refused here."""
+    from tutelage.recipes.run import embedded, gathered
+    from tutelage.recipes.segmenters import teachers
+
+    recipe = embedded("segmentation/hippocampus")
+    private, public, test, _ = gathered(recipe, data, public_data=True)
+    kept = teachers(recipe, private.inputs, device=how.device, engine=how.engine, checkpoint=run / "private" / "teachers")
+    return Study("recipe", private, public, test, kept.fit(private, private.split(recipe.teachers.shards, seed=recipe.seed)))
+
+
+def study_rows(study: Study, how: argparse.Namespace) -> None:
+    """Score one division: every codec, budget and draw."""
+    from tutelage.nets.unet import UNet
+    from tutelage.students.masks import MaskStudent
+
+    book = Book(how.rows, study.name, time.perf_counter())
+    private, public, test = study.private, study.public, study.test
+    assert test.targets is not None
+    assert public.targets is not None
+    network, patients, count = UNet(shape=(1, *SIZE)), len(np.unique(private.units)), len(study.teachers)
+    book.setting = {
+        "teachers": how.teachers or "every patient",
+        "plain_teachers": how.plain_teachers,
+        "latent_steps": how.latent_steps,
+        **({"division": study.name} if isinstance(study.name, str) else {}),
+    }
     book.row(what="teachers trained", patients=patients)
-    laid, asked_about = public, [public.inputs, test.inputs]
+    laid, shown = public, [public.inputs, test.inputs]
     if how.aligned:
         laid = aligned(public, device=how.device)
-        asked_about.append(laid.inputs)
+        shown.append(laid.inputs)
         book.row(what="aligned")
-    votes = Remembered.of(teachers, np.concatenate(asked_about))
-    truth = np.concatenate([public.targets, test.targets])
+    votes = Remembered.of(study.teachers, np.concatenate(shown))
+    truth, pool = np.concatenate([public.targets, test.targets]), len(public)
 
     def stages(opened: np.ndarray) -> np.ndarray:
-        alone = np.mean([dice(mask[PUBLIC : len(truth)], test.targets) for mask in opened[:: max(1, len(opened) // 40)]])
+        alone = np.mean([dice(mask[pool : len(truth)], test.targets) for mask in opened[:: max(1, len(opened) // 40)]])
         mean = opened[:, : len(truth)].mean(axis=0, dtype=np.float32)
-        return np.asarray([alone, dice(mean[PUBLIC:], truth[PUBLIC:]).mean(), dice(mean[:PUBLIC], truth[:PUBLIC]).mean()])
+        return np.asarray([alone, dice(mean[pool:], truth[pool:]).mean(), dice(mean[:pool], truth[:pool]).mean()])
 
-    teacher, ensemble, pool = Opened.look(votes.votes.map(stages))
+    teacher, ensemble, asked_of = Opened.look(votes.votes.map(stages))
     book.row(what="teacher", dice=round(teacher, 4))
-    book.row(what="ensemble, no noise", dice=round(ensemble, 4), pool=round(pool, 4))
+    book.row(what="ensemble, no noise", dice=round(ensemble, 4), pool=round(asked_of, 4))
     if not how.no_controls:
-        plain = MaskStudent(network, training=learning(how), device=how.device, seed=split)
+        plain = MaskStudent(network, training=learning(how), device=how.device, seed=book.seed)
         everything = Public.of(private.inputs, source="private, for the control alone")
         book.scored("non-private", plain.fit(everything, Answers.exact(private.targets)).predict(test.inputs), test.targets)
         shown = plain.fit(public.unlabelled(), Answers.exact(public.targets))  # for codecs that need these masks
         book.scored("public masks alone", shown.predict(test.inputs), test.targets)
-    names = [*how.codecs, *(how.also if split == how.split[0] else ())]
-    for pool, some, facts in ((laid, how.aligned, {"aligned": True}), (public, names, {})):
-        for number, one in enumerate(codecs(pool, some, count, how)):
+    names = [*how.codecs, *(how.also if study.name == how.split[0] else ())]
+    for asked_about, some, facts in ((laid, how.aligned, {"aligned": True}), (public, names, {})):
+        for number, one in enumerate(codecs(asked_about, some, count, how)):
             draws = how.draws if number == 0 else how.other_draws
-            codec_rows(book, votes, pool, test, one, facts, draws=draws, count=count, how=how)
+            codec_rows(book, votes, asked_about, test, one, facts, draws=draws, count=count, how=how)
 
 
 def codec_rows(
@@ -329,7 +382,6 @@ def codec_rows(
 ) -> None:
     """Ask about a pool through one codec, for every budget and draw, and train the students."""
     from tutelage.nets.inputs import pick_device
-    from tutelage.nets.training import Training
     from tutelage.nets.unet import UNet
     from tutelage.nets.warps import VOLUMES
     from tutelage.students.latent import Latent, LatentStudent, freedom, measured, patience, told_shape
@@ -338,9 +390,9 @@ def codec_rows(
     assert public.targets is not None
     assert test.targets is not None
     name, made, needs = coded
-    network, training = UNet(shape=(1, *SIZE)), learning(how)
+    network, plainly = UNet(shape=(1, *SIZE)), learning(how)
     pairs = [(epsilon, draw) for epsilon in how.epsilons for draw in range(draws)]
-    sets = list(answered(made, votes, public, pairs, count, how))
+    sets = list(answered(name, made, votes, public, pairs, count, how))
     book.row(what="asked", codec=name, **facts)
     told = [{"codec": name, "needs": needs, **facts, "epsilon": epsilon, "draw": draw} for epsilon, draw in pairs]
     for answers, fact in zip(sets, told, strict=True):
@@ -351,18 +403,18 @@ def codec_rows(
             book.scored("mean shape, constant", np.broadcast_to(answers.mean, test.targets.shape), test.targets, **fact)
     linear = hasattr(sets[0].codec, "measured")  # only then can a student learn from codes
     if how.decoded or not linear:
-        plain = MaskStudent(network, training=training, device=how.device, seed=book.split)
+        plain = MaskStudent(network, training=plainly, device=how.device, seed=book.seed)
         for model, fact in zip(plain.fit_all(public.unlabelled(), sets), told, strict=True):
             book.scored("student of decoded answers", model.predict(test.inputs), test.targets, **fact)
     if not linear:
         return
     numbers = sets[0].measured().values.size
-    again = Training(steps=how.student_steps, batch=4, rate=1e-3, augmentation=VOLUMES)
+    again = training(how.student_steps, 1e-3, batch=4, augmentation=VOLUMES)
     for free in how.free:
-        begin = replace(training, steps=how.begin_steps or training.steps)
+        begin = replace(plainly, steps=how.begin_steps or plainly.steps)
         given = {"begin": begin, "faint": how.faint, "again": again}
         settings = Latent(**given, free=free, steps=how.latent_steps, rate=how.latent_rate)
-        student = LatentStudent(network, settings=settings, device=how.device, seed=book.split)
+        student = LatentStudent(network, settings=settings, device=how.device, seed=book.seed)
         found = measured(sets)
         shapes = [told_shape(answers, one, pick_device(how.device)) for answers, one in zip(sets, found, strict=True)]
         freed = [
@@ -383,13 +435,20 @@ def codec_rows(
 
 def learning(how: argparse.Namespace) -> Any:
     """Say how students learn that look at masks, and those of the controls."""
-    from tutelage.nets.training import Training
     from tutelage.nets.warps import VOLUMES
 
-    return Training(steps=how.student_steps, batch=4, rate=2e-3, augmentation=VOLUMES)
+    return training(how.student_steps, 2e-3, batch=4, augmentation=VOLUMES)
+
+
+def training(steps: int, rate: float, *, batch: int, augmentation: Any) -> Any:
+    """Say how a network learns: in bfloat16 wherever the machine can, as a GPU does of itself."""
+    from tutelage.nets.training import Training
+
+    return Training(steps=steps, batch=batch, rate=rate, augmentation=augmentation, precision="bfloat16")
 
 
 def answered(
+    name: str,
     made: Made,
     votes: Remembered,
     public: Public,
@@ -405,8 +464,9 @@ def answered(
         if repr(codec) not in ballots:
             ballots[repr(codec)] = votes.through(codec, public.inputs, how.threads)
         of[epsilon] = ballots[repr(codec)]
+    few = {epsilon: selection(of[epsilon].codec, public.targets, CHOSEN[epsilon]) for epsilon in how.epsilons if name == SELECTED}
     with ThreadPoolExecutor(max_workers=how.threads) as pool:
-        yield from pool.map(lambda pair: asked(of[pair[0]], public, pair[0], count), pairs)
+        yield from pool.map(lambda pair: asked(of[pair[0]], public, pair[0], count, few.get(pair[0])), pairs)
 
 
 def baseline_rows(everyone: Private, how: argparse.Namespace) -> None:
@@ -451,7 +511,7 @@ class Opened:
 
 
 KEYS = (
-    "what", "codec", "needs", "aligned", "free", "began", "epsilon", "teachers", "plain_teachers", "latent_steps",
+    "what", "codec", "needs", "aligned", "free", "began", "epsilon", "division", "teachers", "plain_teachers", "latent_steps",
     "widths", "steps", "learning_rate", "rounds", "local_steps", "local_rate", "clip", "plain",
 )  # fmt: skip
 
@@ -491,6 +551,7 @@ def main() -> None:
     parser.add_argument("--collect", type=Path, nargs="+")
     parser.add_argument("--gpu", default="this machine", help="with --collect: the device that the splits ran on")
     parser.add_argument("--rows", type=Path, default=Path("hippocampus.jsonl"))
+    parser.add_argument("--run", type=Path, help="in place of splits: a finished run of the recipe, whose teachers are asked")
     parser.add_argument("--split", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--other-draws", type=int, default=1, help="for every codec but the first of either pool")
@@ -527,12 +588,14 @@ def main() -> None:
         return pack(how.data, how.pack)
     if not how.collect:
         how.rows.unlink(missing_ok=True)
-        everyone = read(how.data)
-        if how.dpsgd or how.fedavg:
-            baseline_rows(everyone, how)
+        if how.run:
+            study_rows(run_study(how.data, how.run, how), how)
+        elif how.dpsgd or how.fedavg:
+            baseline_rows(read(how.data), how)
         else:
+            everyone = read(how.data)
             for split in how.split:
-                split_rows(everyone, split, how)
+                study_rows(split_study(everyone, split, how), how)
     rows = merged([row for path in how.collect or [how.rows] for row in kept(path)])
     figures = {"table": table(rows), "rows": rows}
     result.write("hippocampus", {"trained on": how.gpu, **figures})

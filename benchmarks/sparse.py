@@ -28,18 +28,17 @@ import numpy as np
 import hippocampus
 import result
 from tutelage.answers import Answers
-from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Public
 from tutelage.features.alignment import aligned
 from tutelage.metrics import dice
 from tutelage.nets.unet import UNet
-from tutelage.planning import Aggregation, Selection
+from tutelage.planning import Aggregation
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Unit
 from tutelage.students.masks import MaskStudent
 
-TEACHERS, LEVELS = 130, 3
+TEACHERS = 130
 WAYS = ("each", "coarse")
 NUMBERS = (10, 30, 100, 300)
 
@@ -54,19 +53,15 @@ class Run:
 
     def answered(self, masks: np.ndarray) -> np.ndarray:
         """Let out masks (questions, *shape) of teachers who agree."""
-        codec = Wavelet(hippocampus.SIZE, np.arange(np.prod(hippocampus.SIZE)), hippocampus.NORM, levels=LEVELS)
+        codec = hippocampus.wavelets(int(np.prod(hippocampus.SIZE)))
         codes = codec.encode(masks[None].astype(np.float32))[0]  # (questions, coefficients)
         budget, coarse = Budget(self.epsilon, hippocampus.DELTA, Unit("patient")), self.way == "coarse"
-        how = Aggregation("mean", selection=None if coarse else Selection(self.threshold(codes), self.kept))
+        how = Aggregation("mean", selection=None if coarse else hippocampus.selection(codec, masks, self.kept))
         mechanism, _ = how.built(budget, len(masks), TEACHERS, codec.bound)
         choice = how.selecting(budget, len(masks), mechanism)
         first = np.broadcast_to(np.arange(codes.shape[1]) < self.kept, codes.shape)
         found = first if choice is None else choice.contribute(agreed(codes))
         return codec.decode(mechanism.contribute(agreed(np.where(found, codes, 0.0))) * found, masks)
-
-    def threshold(self, codes: np.ndarray) -> float:
-        """Give the size that so many coefficients of a mask pass. True masks tell it: a gift to the technique."""
-        return float(np.partition(np.abs(codes), -self.kept, axis=1)[:, -self.kept].mean())
 
 
 def agreed(codes: np.ndarray) -> Sealed:

@@ -54,9 +54,10 @@ SECRET = Private.of(np.zeros((12, 8, 8), np.float32), np.zeros(12, np.int64))
 
 
 def test_teachers_get_what_the_recipe_says(tmp_path: Path) -> None:
-    recipe = parse(NETWORKS.replace("steps = 3", "steps = 3\nbatch = 7\nrate = 0.01"))
+    recipe = parse(NETWORKS.replace("steps = 3", 'steps = 3\nbatch = 7\nrate = 0.01\nprecision = "bfloat16"'))
     made = learners.teachers(recipe, SECRET, 10, device="cpu", engine="stacked", checkpoint=tmp_path)
     assert (made.training.steps, made.training.batch, made.training.rate, made.training.augmentation) == (3, 7, 0.01, None)
+    assert made.training.precision == "bfloat16"
     assert (made.network.widths, made.network.shape, made.network.classes) == ((8, 8), (1, 8, 8), 10)
     assert (made.engine, made.device, made.checkpoint) == ("stacked", "cpu", tmp_path)
     forest = parse(NETWORKS.replace('kind = "convnet"\nshards', "shards").replace("widths = [8, 8]\nsteps = 3\n", "", 1)

@@ -423,6 +423,8 @@ def test_settings_of_regions_are_checked_where_there_is_torch() -> None:
 
     both = MASKS.replace('"unet"', '"regions"').replace('learner = "masks"', 'learner = "masks"\nkind = "regions"')
     assert segmenters.training(parse(both)).augmentation == SILHOUETTES
+    narrow = both.replace("shards = 3", 'shards = 3\nprecision = "bfloat16"')
+    assert [segmenters.training(parse(text)).precision for text in (both, narrow)] == ["auto", "bfloat16"]
     found = segmenters.settings(parse(both + "[student.masks]\nsteps = 7\nmembers = 5\naugmentation = { shift = 1.0 }"))
     assert (found["training"].steps, found["training"].augmentation) == (7, Augmentation(shift=1.0))
     assert (found["members"], found["threshold"]) == (5, None)

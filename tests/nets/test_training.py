@@ -124,6 +124,40 @@ def test_the_rate_climbs_and_then_falls_to_nothing() -> None:
 
 
 @pytest.mark.parametrize(
+    ("precision", "device", "capable", "half"),
+    [
+        ("auto", "cuda", False, True),
+        ("auto", "cpu", True, False),  # one recipe, the same networks on all CPUs
+        ("bfloat16", "cuda", False, True),
+        ("bfloat16", "cpu", True, True),
+        ("bfloat16", "cpu", False, False),  # emulated, it would take fifty times as long
+        ("float32", "cuda", True, False),
+        ("float32", "cpu", True, False),
+    ],
+)
+def test_products_are_narrow_where_hardware_makes_them_so(
+    monkeypatch: pytest.MonkeyPatch, precision: str, device: str, capable: bool, half: bool
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": capable, "avx2": True})
+    assert Training(precision=precision).half(torch.device(device)) is half
+
+
+def test_a_cpu_learns_in_bfloat16_what_it_learns_in_float32(masks, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})  # slower without, and no other numbers
+    inputs, targets = torch.from_numpy(masks.inputs), torch.from_numpy(masks.targets)
+    wide, narrow = (
+        train_one(
+            masks.network, inputs, targets, training=replace(masks.training, precision=precision, optimizer="sgd", rate=0.1),
+            seed=3, teacher=0, tick=quiet,
+        )
+        for precision in ("float32", "bfloat16")
+    )  # fmt: skip
+    apart = max((wide[name] - narrow[name]).abs().max().item() for name in wide)
+    assert 0 < apart < 0.05
+    assert all(tensor.dtype == torch.float32 for tensor in narrow.values())  # weights and sums stay wide
+
+
+@pytest.mark.parametrize(
     "wrong", [{"steps": 0}, {"rate": 0}, {"optimizer": "adagrad"}, {"precision": "half"}, {"smoothing": 1.0}]
 )
 def test_impossible_settings_are_refused(wrong: dict) -> None:

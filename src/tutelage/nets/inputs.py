@@ -10,6 +10,8 @@ from torch import Tensor
 
 from tutelage.privacy.errors import DataError, RecipeError
 
+NARROW = ("avx512_bf16", "amx_bf16", "bf16")  # what processors call their instructions for bfloat16; the last is ARM's
+
 
 def pick_device(name: str) -> torch.device:
     """Resolve 'auto' to the GPU where there is one."""
@@ -19,6 +21,11 @@ def pick_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise RecipeError(f"`device` must be one that this machine has. Got {name!r} instead.")
     return device
+
+
+def narrow(device: torch.device) -> bool:
+    """Tell whether a device multiplies in bfloat16 by itself: GPUs do, and CPUs with instructions for it."""
+    return device.type != "cpu" or any(torch.cpu.get_capabilities().get(name) for name in NARROW)
 
 
 def as_inputs(inputs: Any) -> Tensor:

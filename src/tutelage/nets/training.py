@@ -14,7 +14,7 @@ from torch.func import functional_call, grad_and_value
 
 from tutelage.nets.augmentation import DIGITS, Augmentation
 from tutelage.nets.compiling import compile_or_not
-from tutelage.nets.inputs import as_float
+from tutelage.nets.inputs import as_float, narrow
 from tutelage.nets.losses import measure
 from tutelage.nets.networks import Factory
 from tutelage.nets.pieces import Source, gathered
@@ -55,7 +55,7 @@ class Training:
     warmup: float = 0.05  # share of the steps in which the rate climbs, before the cosine takes it to zero
     smoothing: float = 0.0  # of labels
     augmentation: Augmentation | Warp | None = field(default=DIGITS)  # masks are bent with their images by a Warp alone
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"  # auto: bfloat16 on CUDA; by name also on CPUs, see `half`
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch"):
@@ -85,8 +85,14 @@ class Training:
         return torch.optim.AdamW(parameters, lr=self.rate, weight_decay=self.decay, fused=True)
 
     def half(self, device: torch.device) -> bool:
-        """Tell whether products run in bfloat16 (sums, norms, the loss and the weights stay in float32)."""
-        return self.precision == "bfloat16" or (self.precision == "auto" and device.type == "cuda")
+        """Tell whether products run in bfloat16 (sums, norms, the loss and the weights stay in float32).
+
+        A CPU must be asked by name, so that one recipe gives the same networks on all of them, and must have the instructions:
+        one without them would take fifty times as long as in float32, and stays with that.
+        """
+        if self.precision == "auto":
+            return device.type == "cuda"
+        return self.precision == "bfloat16" and narrow(device)
 
 
 @final

@@ -13,7 +13,7 @@ from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import beginnings, linear, segmenters
 from tutelage.recipes.names import DEVICES, ENGINES, LEARNED, NETWORKS, RECORDS
-from tutelage.recipes.sections import built, named_or_built, unknown
+from tutelage.recipes.sections import built, named_or_built, trained, unknown
 from tutelage.students.questions import Prototypes, Uncertain
 from tutelage.students.seen import SeenPrototypes
 from tutelage.students.spreading import SpreadingStudent
@@ -128,13 +128,7 @@ def training(recipe: Recipe) -> Any:
     """Build how the teachers' networks are trained."""
     from tutelage.nets.training import Training
 
-    section, table = recipe.teachers, augmentations()
-    given = {key: getattr(section, key) for key in ("steps", "batch", "rate") if getattr(section, key) is not None}
-    if section.augmentation is not None:
-        if section.augmentation not in table:
-            raise unknown("teachers.augmentation", section.augmentation, tuple(table))
-        given["augmentation"] = None if section.augmentation == "none" else table[section.augmentation]
-    return Training(**given)
+    return trained(recipe.teachers, Training(), {**augmentations(), "none": None})
 
 
 def network(section: Any, inputs: Any, classes: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from tutelage.estimators import ESTIMATORS, REGRESSORS
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import codecs, sets
-from tutelage.recipes.sections import unknown
+from tutelage.recipes.sections import TRAINED, unknown
 
 NETWORKS = ("convnet", "residual")
 SEGMENTERS = ("unet", "regions")
@@ -22,7 +22,7 @@ PRESETS: Mapping[str, tuple[int, int]] = MappingProxyType(
 )  # the papers' U-Nets (nets/presets.py): sides and channels of their images
 ENGINES = ("auto", "sequential", "stacked", "recorded", "processes", "ray")
 DEVICES = ("auto", "cpu", "cuda")
-OF_NETWORKS = ("steps", "batch", "rate", "widths", "augmentation")  # keys of [teachers] that scikit-learn has no use for
+OF_NETWORKS = (*TRAINED, "widths", "augmentation")  # keys of [teachers] that scikit-learn has no use for
 
 
 def check_teachers(section: Any) -> None:

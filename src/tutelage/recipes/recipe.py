@@ -69,6 +69,7 @@ class TeachersSection(Section):
     rate: Positive | None = None
     widths: Widths | None = None
     augmentation: str | None = None
+    precision: Literal["auto", "float32", "bfloat16"] | None = None
     network: str | None = None
     window: Widths | None = None
 

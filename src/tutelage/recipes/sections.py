@@ -15,6 +15,7 @@ from tutelage.privacy.errors import RecipeError
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Table = dict[str, Any]
+TRAINED = ("steps", "batch", "rate", "precision")  # keys of [teachers] that are fields of a training, as they stand
 
 
 class Section(BaseModel):
@@ -131,7 +132,7 @@ def named_or_built(value: Any, kind: type, table: Table, *, place: tuple[str, ..
 
 def trained(section: Any, usual: Any, table: Table) -> Any:
     """Change how teachers are usually trained where a recipe says so; `table` holds the distortions that it can name."""
-    given = {key: getattr(section, key) for key in ("steps", "batch", "rate") if getattr(section, key) is not None}
+    given = {key: getattr(section, key) for key in TRAINED if getattr(section, key) is not None}
     if section.augmentation is not None:
         if section.augmentation not in table:
             raise unknown("teachers.augmentation", section.augmentation, tuple(table))
