@@ -21,7 +21,7 @@ from tutelage.metrics import dice
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.unet import UNet, free_parameters
 from tutelage.privacy.errors import DataError, RecipeError
-from tutelage.students import latent
+from tutelage.students import latent, stack
 from tutelage.students.latent import Latent, LatentStudent, freedom, patience
 from tutelage.students.masks import MaskStudent
 
@@ -95,7 +95,8 @@ def test_the_beginning_knows_the_mean_shape_and_no_code() -> None:
 
 def test_a_codec_that_is_not_linear_is_refused_before_anything_is_trained(monkeypatch: pytest.MonkeyPatch) -> None:
     images, masks = blobs(6, 0)
-    monkeypatch.setattr(latent, "train_masks", lambda *_, **__: pytest.fail("trained"))
+    for place in (latent, stack):
+        monkeypatch.setattr(place, "train_masks", lambda *_, **__: pytest.fail("trained"))
     with pytest.raises(DataError, match="`codec` must be linear"):
         student().fit(Public.of(images), answered(masks, 1.0, codec=Pixels((16, 16))))
 
@@ -257,14 +258,15 @@ def test_noise_alone_is_hardly_ever_clear_however_many_numbers_it_has() -> None:
 
 def test_every_release_takes_its_own_time(monkeypatch: pytest.MonkeyPatch) -> None:
     images, masks = blobs(10, 0)
-    lengths, told, train = [], [], latent.train_masks
+    lengths, told, train = [], [], stack.train_masks
 
     def watched(*given: Any, training: Any, **more: Any) -> Any:
         lengths.append((len(given[2]), training.steps))
         return train(*given, training=training, **more)
 
-    monkeypatch.setattr(latent, "train_masks", watched)
-    monkeypatch.setattr(LatentStudent, "_blank", lambda *_: False)
+    for place in (latent, stack):
+        monkeypatch.setattr(place, "train_masks", watched)
+    monkeypatch.setattr(stack, "blank", lambda *_: False)
     settings = Latent(begin=replace(QUICK, steps=6), steps=2, again=replace(QUICK, steps=1), batch=4)
     sets = [answered(masks, sigma) for sigma in (1.0, 100.0, 0.5)]
     student(settings).fit_all(Public.of(images), sets, progress=lambda *step: told.append(step))
@@ -275,7 +277,7 @@ def test_every_release_takes_its_own_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_network_that_finds_nothing_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
     images, masks = blobs(10, 0)
-    seeds, train = [], latent.train_masks
+    seeds, train = [], stack.train_masks
 
     def blanked(factory: Any, pool: Any, labels: Any, *, seed: int, **more: Any) -> Any:
         states = train(factory, pool, labels, seed=seed, **more)
@@ -284,7 +286,7 @@ def test_a_network_that_finds_nothing_begins_again(monkeypatch: pytest.MonkeyPat
         seeds.append((seed, len(labels)))
         return states
 
-    monkeypatch.setattr(latent, "train_masks", blanked)
+    monkeypatch.setattr(stack, "train_masks", blanked)
     settings = replace(HASTE, begin=replace(TRAINING, steps=40))
     asked = [answered(masks, 1.0, seed=seed) for seed in (0, 1)]
     models = student(settings, threshold=0.99).fit_all(Public.of(images), asked)  # which nothing passes so early
@@ -296,8 +298,8 @@ def test_a_network_that_finds_nothing_where_nothing_is_goes_on(monkeypatch: pyte
     images, masks = blobs(10, 0)
     monkeypatch.setattr(latent, "told_shape", lambda *_: np.zeros((16, 16), np.float32))
     monkeypatch.setattr(MaskModel, "probabilities", lambda *_: np.zeros((8, 16, 16), np.float32))
-    calls, train = [], latent.train_masks
-    monkeypatch.setattr(latent, "train_masks", lambda *given, **more: calls.append(1) or train(*given, **more))
+    calls, train = [], stack.train_masks
+    monkeypatch.setattr(stack, "train_masks", lambda *given, **more: calls.append(1) or train(*given, **more))
     student().fit(Public.of(images), answered(masks, 1.0))
     assert len(calls) == 1
 

@@ -16,6 +16,7 @@ from tutelage.nets import pieces
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
+from tutelage.students import stack
 from tutelage.students.masks import MaskStudent
 from tutelage.students.stack import train_masks
 
@@ -51,6 +52,41 @@ def test_noise_beyond_a_share_is_cut_off() -> None:
     assert answers.values.min() < -0.5
     cut = replace(answers, values=np.clip(answers.values, 0, 1))
     assert same(student().fit(Public.of(images), answers), student().fit(Public.of(images), cut))
+
+
+def nothing(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Give weights that say "nothing" everywhere."""
+    return {name: torch.full_like(one, -9.0) if one.shape == (1,) else one * 0 for name, one in state.items()}
+
+
+def test_a_network_that_finds_nothing_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, masks = blobs(20, 0)
+    seeds, train = [], stack.train_masks
+
+    def failing(*given, seed: int, **more):
+        states = train(*given, seed=seed, **more)
+        seeds.append((seed, len(states)))
+        return [nothing(state) if seed == 5 and place == 1 else state for place, state in enumerate(states)]
+
+    monkeypatch.setattr(stack, "train_masks", failing)
+    sets = [answered(masks, 0.3, seed=number) for number in (0, 1)]
+    models = student(replace(TRAINING, steps=60), seed=5).fit_all(Public.of(images), sets)
+    assert seeds == [(5, 2), (7, 1)]  # the second alone, from other weights
+    assert all(dice(model.predict(images), masks).mean() > 0.7 for model in models)
+
+
+def test_it_is_tried_a_few_times_and_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    images, masks = blobs(10, 0)
+    train, calls = stack.train_masks, []
+    monkeypatch.setattr(
+        stack, "train_masks", lambda *given, **more: calls.append(1) or [nothing(one) for one in train(*given, **more)]
+    )
+    student().fit(Public.of(images), Answers.exact(masks))
+    assert len(calls) == stack.TRIES
+    assert "found nothing in 3 tries" in caplog.text
+    calls.clear()
+    student().fit(Public.of(images), Answers.exact(masks * 0))  # where nothing is, nothing is right
+    assert len(calls) == 1
 
 
 def test_a_pool_larger_than_memory_is_read_and_teaches_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

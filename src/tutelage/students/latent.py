@@ -7,7 +7,6 @@ parameters are then moved by the answers, all of them at once and in code space,
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -28,15 +27,12 @@ from tutelage.nets.training import State, Training
 from tutelage.nets.unet import UNet, Which, free_parameters
 from tutelage.nets.warps import VOLUMES
 from tutelage.privacy.errors import RecipeError
-from tutelage.students.shapes import HALF, freedoms, mean_shape
-from tutelage.students.stack import Progress, lessons, settled, starting, train_masks
+from tutelage.students.shapes import freedoms, mean_shape
+from tutelage.students.stack import LOOKED_AT, Look, Progress, lessons, settled, starting, train_anew, train_masks
 
-log = logging.getLogger("tutelage.students")
 Freedom = Literal["auto", "head", "norms", "last", "all"]
 PER_SIGNAL = 30
-TRIES = 3  # of a beginning; one of thirty that were short learned that there is nothing
 SEEMING = 4  # deviations of the square of noise alone, beyond which something is more than noise
-LOOKED_AT = 8  # images of the pool, to see whether a network finds anything
 
 
 class Measured(NamedTuple):
@@ -106,7 +102,9 @@ class LatentStudent:
         how, place = self.settings, pick_device(self.device)
         factory = self.network or UNet(shape=tuple(as_inputs(public.inputs[:1]).shape[1:]))
         if not all(answers.noisy for answers in sets):
-            states = train_masks(factory, *lessons(public, sets, place), training=how.begin, seed=self.seed, progress=progress)
+            seen, shapes = public.inputs[sets[0].chosen[:LOOKED_AT]], [answers.mean for answers in sets]
+            given: dict[str, Any] = {"look": self._look(factory, seen), "training": how.begin, "seed": self.seed}
+            states = train_anew(factory, *lessons(public, sets, place), shapes, **given, progress=progress)
             return settled([self._model(factory, state) for state in states], self.threshold)
         pool = as_inputs(public.inputs).to(place)  # whole: the matrix of what codes measure is larger still
         told = measured([answers.linear() for answers in sets])
@@ -132,28 +130,20 @@ class LatentStudent:
     def _begun(
         self, factory: Factory, pool: Tensor, shapes: list[npt.NDArray[Any]], lengths: list[int], parts: Parts
     ) -> list[State]:
-        """Train a network on each mean shape. One that finds nothing, though its shape is something, begins again elsewhere."""
+        """Train a network on each mean shape, those together that learn for as long."""
         states: dict[int, State] = {}
         for length in sorted(set(lengths)):
-            todo = [place for place, one in enumerate(lengths) if one == length]
-            tick = parts.next(len(todo) * length)
-            for attempt in range(TRIES):
-                labels = [np.broadcast_to(shapes[place], (len(pool), *shapes[place].shape)) for place in todo]
-                training = replace(self.settings.begin, steps=length)
-                found = train_masks(factory, pool, labels, training=training, seed=self.seed + 2 * attempt, progress=tick)
-                states |= dict(zip(todo, found, strict=True))
-                todo = [place for place in todo if self._blank(factory, states[place], pool, shapes[place])]
-                if not todo:
-                    break
-            else:
-                log.warning("%d students found nothing in %d tries, and go on from there", len(todo), TRIES)
+            some = [place for place, one in enumerate(lengths) if one == length]
+            told = [shapes[place] for place in some]
+            labels = [np.broadcast_to(shape, (len(pool), *shape.shape)) for shape in told]
+            tick, look = parts.next(len(some) * length), self._look(factory, pool[:LOOKED_AT].cpu().numpy())
+            given: dict[str, Any] = {"training": replace(self.settings.begin, steps=length), "seed": self.seed, "progress": tick}
+            states |= dict(zip(some, train_anew(factory, pool, labels, told, look=look, **given), strict=True))
         return [states[place] for place in range(len(shapes))]
 
-    def _blank(self, factory: Factory, state: State, pool: Tensor, shape: npt.NDArray[Any]) -> bool:
-        """Tell whether a network finds nothing in most images, whatever threshold is wanted, where there is something."""
-        shares = self._model(factory, state).probabilities(pool[:LOOKED_AT].cpu().numpy())
-        found = (shares > HALF).reshape(len(shares), -1).any(axis=1)
-        return bool((shape > HALF).any()) and 2 * np.count_nonzero(found) < len(found)
+    def _look(self, factory: Factory, images: npt.NDArray[Any]) -> Look:
+        """Show what a network makes of some images."""
+        return lambda state: self._model(factory, state).probabilities(images)
 
     def _model(self, factory: Factory, state: State, began: MaskModel | None = None) -> MaskModel:
         given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}

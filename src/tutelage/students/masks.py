@@ -12,10 +12,10 @@ from tutelage.data.dataset import Public
 from tutelage.nets.inputs import pick_device
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
-from tutelage.nets.training import Training
+from tutelage.nets.training import State, Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import VOLUMES
-from tutelage.students.stack import Progress, lessons, settled, starting, train_masks
+from tutelage.students.stack import LOOKED_AT, Array, Progress, lessons, settled, starting, train_anew
 
 TRAINING = Training(steps=600, batch=4, augmentation=VOLUMES)
 
@@ -24,6 +24,7 @@ TRAINING = Training(steps=600, batch=4, augmentation=VOLUMES)
 class MaskStudent:
     """Learn from masks as they were decoded, clipped to [0, 1]: as shares, so that a doubtful pixel is a doubtful label.
 
+    A network that ends in finding nothing, though the masks' mean shows something, begins again from other weights.
     `threshold` is from which share on a pixel belongs to the mask; or public data with masks, on which it is chosen.
     """
 
@@ -48,8 +49,13 @@ class MaskStudent:
         """Learn from several sets of answers about the same questions, a student each."""
         images, masks = lessons(public, sets, pick_device(self.device))
         factory = self.network or UNet(shape=tuple(images.shape[1:]))
-        states = train_masks(factory, images, masks, training=self.training, seed=self.seed, progress=progress)
+        given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
+        seen, shapes = public.inputs[sets[0].chosen[:LOOKED_AT]], [answers.mean for answers in sets]
+
+        def look(state: State) -> Array:
+            return MaskModel(factory, state, **given).probabilities(seen)
+
+        states = train_anew(factory, images, masks, shapes, look=look, training=self.training, seed=self.seed, progress=progress)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
         return settled([MaskModel(factory, state, **given) for state in states], self.threshold)

@@ -1,11 +1,13 @@
-"""Several students of masks at once: on a GPU side by side, on a CPU one after the other."""
+"""Several students of masks at once: on a GPU side by side, on a CPU one after the other; who ends in nothing begins again."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -16,8 +18,15 @@ from tutelage.nets.networks import Factory
 from tutelage.nets.pieces import Pieces, Source, images_of
 from tutelage.nets.recorded import train_recorded
 from tutelage.nets.training import State, Training, train_one
+from tutelage.students.shapes import HALF
 
 Progress = Callable[[int, int], None]
+Array = npt.NDArray[Any]
+Look = Callable[[State], Array]  # from a network's weights to the shares (images, *space) that it gives pixels of some images
+TRIES = 3  # of a network; of short or noisy lessons one in five to thirty ended in finding nothing
+LOOKED_AT = 8  # images, to see whether a network finds anything
+
+log = logging.getLogger("tutelage.students")
 
 
 def lessons(public: Public, sets: Sequence[Answers], device: torch.device) -> tuple[Source, list[Any]]:
@@ -80,6 +89,42 @@ def train_masks(
         )
         for number, some in enumerate(given)
     ]
+
+
+def train_anew(
+    factory: Factory,
+    images: Source,
+    masks: Sequence[Any],
+    shapes: Sequence[Array],
+    *,
+    look: Look,
+    training: Training,
+    seed: int,
+    progress: Progress | None = None,
+) -> list[State]:
+    """Train as `train_masks` does; a network that finds nothing, though the mean of its masks shows something, begins again.
+
+    `shapes` are those means (*space), `look` is for a few images. Whether it begins again depends on what was let out alone.
+    """
+    states: dict[int, State] = {}
+    todo = list(range(len(masks)))
+    for attempt in range(TRIES):
+        some = [masks[place] for place in todo]
+        found = train_masks(factory, images, some, training=training, seed=seed + 2 * attempt, progress=progress)
+        states |= dict(zip(todo, found, strict=True))
+        todo = [place for place in todo if blank(look(states[place]), shapes[place])]
+        if not todo:
+            break
+        log.info("%d students find nothing where there is something", len(todo))
+    else:
+        log.warning("%d students found nothing in %d tries, and stay as they are", len(todo), TRIES)
+    return [states[place] for place in range(len(masks))]
+
+
+def blank(shares: Array, shape: Array) -> bool:
+    """Tell whether a network finds nothing in most images, whatever threshold is wanted, where there is something."""
+    found = (shares > HALF).reshape(len(shares), -1).any(axis=1)
+    return bool((shape > HALF).any()) and 2 * np.count_nonzero(found) < len(found)
 
 
 def starting(threshold: float | Public) -> float:
