@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import importlib.util
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from tutelage.data.dataset import Public
+from tutelage.privacy.sealed import Sealed
 
 pytest.importorskip("torch")
 
 
 @pytest.fixture
 def scenes(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return imported("scenes", monkeypatch)
+
+
+def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
-    return importlib.import_module("scenes")
+    return importlib.import_module(name)
 
 
 def student(teachers: int, seed: int, dice: float, **told: Any) -> dict[str, Any]:
@@ -86,3 +95,31 @@ def test_volumes_still_go_through_the_door(name: str, monkeypatch: pytest.Monkey
     found = codecs.door(name, volumes=2, teachers=2)
     assert found["volumes"] == 2
     assert found["mean_dice"] > 0.3
+
+
+class Agreeing:
+    """Thirty teachers who all are right."""
+
+    def __init__(self, masks: np.ndarray) -> None:
+        self.masks = masks
+
+    def vote(self, _: Any) -> Sealed:
+        return Sealed(np.broadcast_to(self.masks.astype(np.float32), (30, *self.masks.shape)))
+
+
+def test_teachers_choose_the_wavelets_that_are_let_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    hippocampus = imported("hippocampus", monkeypatch)
+    monkeypatch.setattr(hippocampus, "SIZE", (16, 16, 16))
+    places, middles = np.indices((16, 16, 16)).T, ((7, 8, 7), (8, 7, 9), (9, 9, 8))
+    masks = np.stack([np.linalg.norm(places - middle, axis=-1) < 6.3 for middle in middles]).astype(np.uint8)
+    public = Public.of(np.random.default_rng(0).normal(size=(3, 1, 16, 16, 16)).astype(np.float32), masks)
+    votes, how = hippocampus.Remembered.of(Agreeing(masks), public.inputs), argparse.Namespace(epsilons=[8.0], threads=1)
+    few, every = (
+        next(hippocampus.answered(name, lambda _: hippocampus.wavelets(4096), votes, public, [(8.0, 0)], 30, how))
+        for name in (hippocampus.SELECTED, "wavelet")
+    )
+    codes = [hippocampus.wavelets(4096).forward(one.values.reshape(3, -1)) for one in (few, every)]
+    chosen, all_of_them = (np.count_nonzero(np.abs(code) > 1e-3, axis=1) for code in codes)
+    assert 0 < chosen.max() <= hippocampus.CHOSEN[8.0] < all_of_them.min()
+    assert few.codes is None  # what was not chosen was not measured: no student may take it for zero
+    assert every.codes is not None
