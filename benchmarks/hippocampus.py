@@ -190,7 +190,7 @@ def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Names
         "pixels": (lambda _: Pixels(SIZE), "no mask"),
         "pixels, orthant": (lambda _: Pixels(SIZE, NORM, "orthant"), "no mask"),
         "wavelet": (lambda _: wavelets(FREQUENCIES), "no mask"),
-        SELECTED: (lambda _: wavelets(int(np.prod(SIZE))), "no mask"),
+        SELECTED: (lambda _: wavelets(int(np.prod(SIZE))), "true masks, for its threshold"),
         "regions": (lambda _: Regions(SIZE, REGIONS, NORM, "levels"), "no mask"),
         "rescaled": (lambda _: Rescaled.fit(DCT(SIZE, FREQUENCIES, NORM), public), "public masks"),
         "blocks": (lambda _: Blocks.fit(public, block=BLOCK, components=COMPONENTS), "public masks"),
@@ -261,12 +261,8 @@ class Book:
     path: Path
     split: int | str
     begin: float
+    seed: int = 0  # of students
     setting: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def seed(self) -> int:
-        """Give the students' seed: the split's number; the recipe's is 0."""
-        return self.split if isinstance(self.split, int) else 0
 
     def row(self, **facts: Any) -> None:
         """Write a row, and say it."""
@@ -286,6 +282,7 @@ class Study:
     """Three parts of the patients, and the teachers of the private ones."""
 
     name: int | str  # the split's number, or "recipe"
+    seed: int
     private: Private
     public: Public
     test: Public
@@ -308,7 +305,7 @@ def split_study(everyone: Private, split: int, how: argparse.Namespace) -> Study
         seed=split,
     )
     count = how.teachers or len(np.unique(private.units))
-    return Study(split, private, public, test, teachers.fit(private, private.split(count, seed=split)))
+    return Study(split, split, private, public, test, teachers.fit(private, private.split(count, seed=split)))
 
 
 def run_study(data: Path, run: Path, how: argparse.Namespace) -> Study:
@@ -316,10 +313,13 @@ def run_study(data: Path, run: Path, how: argparse.Namespace) -> Study:
     from tutelage.recipes.run import embedded, gathered
     from tutelage.recipes.segmenters import teachers
 
-    recipe = embedded("segmentation/hippocampus")
+    kept, recipe = run / "private" / "teachers", embedded("segmentation/hippocampus")
+    if not (kept / "teachers.safetensors").exists():
+        raise SystemExit(f"`--run` must be a finished run of the recipe. Got {run.name!r}, without its teachers, instead.")
     private, public, test, _ = gathered(recipe, data, public_data=True)
-    kept = teachers(recipe, private.inputs, device=how.device, engine=how.engine, checkpoint=run / "private" / "teachers")
-    return Study("recipe", private, public, test, kept.fit(private, private.split(recipe.teachers.shards, seed=recipe.seed)))
+    made = teachers(recipe, private.inputs, device=how.device, engine=how.engine, checkpoint=kept)
+    shards = private.split(recipe.teachers.shards, seed=recipe.seed)
+    return Study("recipe", recipe.seed, private, public, test, made.fit(private, shards))
 
 
 def study_rows(study: Study, how: argparse.Namespace) -> None:
@@ -327,7 +327,7 @@ def study_rows(study: Study, how: argparse.Namespace) -> None:
     from tutelage.nets.unet import UNet
     from tutelage.students.masks import MaskStudent
 
-    book = Book(how.rows, study.name, time.perf_counter())
+    book = Book(how.rows, study.name, time.perf_counter(), study.seed)
     private, public, test = study.private, study.public, study.test
     assert test.targets is not None
     assert public.targets is not None
@@ -359,8 +359,8 @@ def study_rows(study: Study, how: argparse.Namespace) -> None:
         plain = MaskStudent(network, training=learning(how), device=how.device, seed=book.seed)
         everything = Public.of(private.inputs, source="private, for the control alone")
         book.scored("non-private", plain.fit(everything, Answers.exact(private.targets)).predict(test.inputs), test.targets)
-        shown = plain.fit(public.unlabelled(), Answers.exact(public.targets))  # for codecs that need these masks
-        book.scored("public masks alone", shown.predict(test.inputs), test.targets)
+        helped = plain.fit(public.unlabelled(), Answers.exact(public.targets))  # for codecs that need these masks
+        book.scored("public masks alone", helped.predict(test.inputs), test.targets)
     names = [*how.codecs, *(how.also if study.name == how.split[0] else ())]
     for asked_about, some, facts in ((laid, how.aligned, {"aligned": True}), (public, names, {})):
         for number, one in enumerate(codecs(asked_about, some, count, how)):
@@ -586,6 +586,8 @@ def main() -> None:
     how = parser.parse_args()
     if how.pack:
         return pack(how.data, how.pack)
+    if how.run and (how.teachers or how.plain_teachers or how.also or how.dpsgd or how.fedavg):
+        parser.error("--run has its own teachers: --teachers, --plain-teachers, --also, --dpsgd and --fedavg go with splits")
     if not how.collect:
         how.rows.unlink(missing_ok=True)
         if how.run:

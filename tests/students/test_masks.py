@@ -17,6 +17,7 @@ from tutelage.nets.masks import MaskModel
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.students import stack
+from tutelage.students.latent import Latent, LatentStudent
 from tutelage.students.masks import MaskStudent
 from tutelage.students.stack import train_masks
 
@@ -63,30 +64,58 @@ def test_a_network_that_finds_nothing_begins_again(monkeypatch: pytest.MonkeyPat
     images, masks = blobs(20, 0)
     seeds, train = [], stack.train_masks
 
-    def failing(*given, seed: int, **more):
+    def failing_once(*given, seed: int, **more):
         states = train(*given, seed=seed, **more)
         seeds.append((seed, len(states)))
         return [nothing(state) if seed == 5 and place == 1 else state for place, state in enumerate(states)]
 
-    monkeypatch.setattr(stack, "train_masks", failing)
+    monkeypatch.setattr(stack, "train_masks", failing_once)
     sets = [answered(masks, 0.3, seed=number) for number in (0, 1)]
     models = student(replace(TRAINING, steps=60), seed=5).fit_all(Public.of(images), sets)
     assert seeds == [(5, 2), (7, 1)]  # the second alone, from other weights
     assert all(dice(model.predict(images), masks).mean() > 0.7 for model in models)
 
 
-def test_it_is_tried_a_few_times_and_said(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("kind", [MaskStudent, LatentStudent])
+def test_it_is_tried_a_few_times_and_nobody_is_told(
+    kind: type, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Exact masks may be private ones, those of a control: how its training went is a function of them."""
     images, masks = blobs(10, 0)
-    train, calls = stack.train_masks, []
-    monkeypatch.setattr(
-        stack, "train_masks", lambda *given, **more: calls.append(1) or [nothing(one) for one in train(*given, **more)]
-    )
-    student().fit(Public.of(images), Answers.exact(masks))
+    calls, bar = failing(monkeypatch), []
+    learner = student() if kind is MaskStudent else LatentStudent(NETWORK, settings=Latent(begin=QUICK), device="cpu")
+    learner.fit(Public.of(images), Answers.exact(masks), progress=lambda *step: bar.append(step))
     assert len(calls) == stack.TRIES
-    assert "found nothing in 3 tries" in caplog.text
-    calls.clear()
-    student().fit(Public.of(images), Answers.exact(masks * 0))  # where nothing is, nothing is right
+    assert bar == [(3, 3)]
+    assert not caplog.text
+
+
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let every network end in nothing, and count how often they are trained."""
+    train, calls = stack.train_masks, []
+
+    def failed(*given, **more):
+        calls.append(1)
+        return [nothing(state) for state in train(*given, **more)]
+
+    monkeypatch.setattr(stack, "train_masks", failed)
+    return calls
+
+
+@pytest.mark.parametrize("sigma", [0.0, 1.0, 4.0])
+def test_where_nothing_is_nothing_is_right(sigma: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twin that takes any pixel above one half for something would train three times at the largest noise."""
+    images, masks = blobs(40, 0)
+    noise, calls = np.random.default_rng(0).normal(0, sigma, masks.shape), failing(monkeypatch)
+    student().fit(Public.of(images), Answers(np.arange(40), noise))
     assert len(calls) == 1
+    assert (noise.mean(axis=0).max() > 0.5) == (sigma > 1.0)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.5, 1.0])
+def test_a_mean_shape_under_noise_is_something(sigma: float) -> None:
+    _, masks = blobs(40, 0)
+    assert stack.shows((masks + np.random.default_rng(1).normal(0, sigma, masks.shape)).mean(axis=0))
 
 
 def test_a_pool_larger_than_memory_is_read_and_teaches_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

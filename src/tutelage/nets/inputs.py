@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tutelage.privacy.errors import DataError, RecipeError
 
-NARROW = ("avx512_bf16", "amx_bf16", "bf16")  # what processors call their instructions for bfloat16; the last is ARM's
+NARROW = ("avx512_bf16", "amx_bf16")  # instructions for bfloat16 that are known to be fast; ARM's were never tried
 
 
 def pick_device(name: str) -> torch.device:
@@ -25,7 +25,9 @@ def pick_device(name: str) -> torch.device:
 
 def narrow(device: torch.device) -> bool:
     """Tell whether a device multiplies in bfloat16 by itself: GPUs do, and CPUs with instructions for it."""
-    return device.type != "cpu" or any(torch.cpu.get_capabilities().get(name) for name in NARROW)
+    if device.type != "cpu":
+        return True
+    return torch.backends.mkldnn.is_available() and any(torch.cpu.get_capabilities().get(name) for name in NARROW)
 
 
 def as_inputs(inputs: Any) -> Tensor:
@@ -36,8 +38,8 @@ def as_inputs(inputs: Any) -> Tensor:
     array = np.ascontiguousarray(arranged(np.asarray(inputs)))
     if array.dtype != np.uint8:
         array = array.astype(np.float32, copy=False)
-    if not array.flags.writeable:
-        array = array.copy()  # torch refuses to promise that it will not write
+    if not array.flags.writeable or min(array.strides) < 0:
+        array = array.copy()  # torch refuses to promise that it will not write, and to read one record backwards
     return torch.from_numpy(array)
 
 

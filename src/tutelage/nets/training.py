@@ -85,7 +85,7 @@ class Training:
         return torch.optim.AdamW(parameters, lr=self.rate, weight_decay=self.decay, fused=True)
 
     def half(self, device: torch.device) -> bool:
-        """Tell whether products run in bfloat16 (sums, norms, the loss and the weights stay in float32).
+        """Tell whether products run in bfloat16; weights, their updates and the loss stay in float32, on a GPU norms, too.
 
         A CPU must be asked by name, so that one recipe gives the same networks on all of them, and must have the instructions:
         one without them would take fifty times as long as in float32, and stays with that.

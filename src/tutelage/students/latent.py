@@ -28,7 +28,7 @@ from tutelage.nets.unet import UNet, Which, free_parameters
 from tutelage.nets.warps import VOLUMES
 from tutelage.privacy.errors import RecipeError
 from tutelage.students.shapes import freedoms, mean_shape
-from tutelage.students.stack import LOOKED_AT, Look, Progress, lessons, settled, starting, train_anew, train_masks
+from tutelage.students.stack import Look, Progress, lessons, settled, starting, train_anew, train_masks
 
 Freedom = Literal["auto", "head", "norms", "last", "all"]
 PER_SIGNAL = 30
@@ -102,8 +102,8 @@ class LatentStudent:
         how, place = self.settings, pick_device(self.device)
         factory = self.network or UNet(shape=tuple(as_inputs(public.inputs[:1]).shape[1:]))
         if not all(answers.noisy for answers in sets):
-            seen, shapes = public.inputs[sets[0].chosen[:LOOKED_AT]], [answers.mean for answers in sets]
-            given: dict[str, Any] = {"look": self._look(factory, seen), "training": how.begin, "seed": self.seed}
+            look, shapes = self._look(factory, public.inputs, sets[0].chosen), [answers.mean for answers in sets]
+            given: dict[str, Any] = {"look": look, "training": how.begin, "seed": self.seed}
             states = train_anew(factory, *lessons(public, sets, place), shapes, **given, progress=progress)
             return settled([self._model(factory, state) for state in states], self.threshold)
         pool = as_inputs(public.inputs).to(place)  # whole: the matrix of what codes measure is larger still
@@ -111,7 +111,8 @@ class LatentStudent:
         shapes = [told_shape(answers, found, place) for answers, found in zip(sets, told, strict=True)]
         lengths = [patience(answers, found, how) for answers, found in zip(sets, told, strict=True)]
         parts = Parts(progress, sum(lengths) + len(sets) * (how.steps + (how.again.steps if how.again else 0)))
-        began = self._begun(factory, pool, shapes, lengths, parts)
+        look = self._look(factory, public.inputs, range(len(pool)))
+        began = self._begun(factory, pool, shapes, lengths, parts, look)
         tick = parts.next(len(sets) * how.steps)
         moved = []
         for number, (state, answers, found, shape) in enumerate(zip(began, sets, told, shapes, strict=True)):
@@ -128,7 +129,7 @@ class LatentStudent:
         return settled(last, self.threshold)
 
     def _begun(
-        self, factory: Factory, pool: Tensor, shapes: list[npt.NDArray[Any]], lengths: list[int], parts: Parts
+        self, factory: Factory, pool: Tensor, shapes: list[npt.NDArray[Any]], lengths: list[int], parts: Parts, look: Look
     ) -> list[State]:
         """Train a network on each mean shape, those together that learn for as long."""
         states: dict[int, State] = {}
@@ -136,14 +137,13 @@ class LatentStudent:
             some = [place for place, one in enumerate(lengths) if one == length]
             told = [shapes[place] for place in some]
             labels = [np.broadcast_to(shape, (len(pool), *shape.shape)) for shape in told]
-            tick, look = parts.next(len(some) * length), self._look(factory, pool[:LOOKED_AT].cpu().numpy())
-            given: dict[str, Any] = {"training": replace(self.settings.begin, steps=length), "seed": self.seed, "progress": tick}
+            tick, training = parts.next(len(some) * length), replace(self.settings.begin, steps=length)
+            given: dict[str, Any] = {"training": training, "seed": self.seed, "progress": tick, "told": True}
             states |= dict(zip(some, train_anew(factory, pool, labels, told, look=look, **given), strict=True))
         return [states[place] for place in range(len(shapes))]
 
-    def _look(self, factory: Factory, images: npt.NDArray[Any]) -> Look:
-        """Show what a network makes of some images."""
-        return lambda state: self._model(factory, state).probabilities(images)
+    def _look(self, factory: Factory, inputs: npt.NDArray[Any], places: npt.NDArray[Any] | range) -> Look:
+        return Look(lambda state: self._model(factory, state), inputs, places)
 
     def _model(self, factory: Factory, state: State, began: MaskModel | None = None) -> MaskModel:
         given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}

@@ -12,10 +12,10 @@ from tutelage.data.dataset import Public
 from tutelage.nets.inputs import pick_device
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
-from tutelage.nets.training import State, Training
+from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import VOLUMES
-from tutelage.students.stack import LOOKED_AT, Array, Progress, lessons, settled, starting, train_anew
+from tutelage.students.stack import Look, Progress, lessons, settled, starting, train_anew
 
 TRAINING = Training(steps=600, batch=4, augmentation=VOLUMES)
 
@@ -50,12 +50,9 @@ class MaskStudent:
         images, masks = lessons(public, sets, pick_device(self.device))
         factory = self.network or UNet(shape=tuple(images.shape[1:]))
         given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
-        seen, shapes = public.inputs[sets[0].chosen[:LOOKED_AT]], [answers.mean for answers in sets]
-
-        def look(state: State) -> Array:
-            return MaskModel(factory, state, **given).probabilities(seen)
-
-        states = train_anew(factory, images, masks, shapes, look=look, training=self.training, seed=self.seed, progress=progress)
+        look = Look(lambda state: MaskModel(factory, state, **given), public.inputs, sets[0].chosen)
+        shapes, how = [answers.mean for answers in sets], {"training": self.training, "seed": self.seed}
+        states = train_anew(factory, images, masks, shapes, look=look, **how, progress=progress)
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         return settled([MaskModel(factory, state, **given) for state in states], self.threshold)

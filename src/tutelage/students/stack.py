@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +23,6 @@ from tutelage.students.shapes import HALF
 
 Progress = Callable[[int, int], None]
 Array = npt.NDArray[Any]
-Look = Callable[[State], Array]  # from a network's weights to the shares (images, *space) that it gives pixels of some images
 TRIES = 3  # of a network; of short or noisy lessons one in five to thirty ended in finding nothing
 LOOKED_AT = 8  # images, to see whether a network finds anything
 
@@ -101,30 +101,46 @@ def train_anew(
     training: Training,
     seed: int,
     progress: Progress | None = None,
+    told: bool = False,
 ) -> list[State]:
     """Train as `train_masks` does; a network that finds nothing, though the mean of its masks shows something, begins again.
 
-    `shapes` are those means (*space), `look` is for a few images. Whether it begins again depends on what was let out alone.
+    `shapes` are those means (*space). Nothing is said of further tries, and no bar moves: a control's masks are private, and how
+    its training went is a function of them. Where masks were let out, `told` warns of those that stay as they are.
     """
     states: dict[int, State] = {}
     todo = list(range(len(masks)))
     for attempt in range(TRIES):
-        some = [masks[place] for place in todo]
-        found = train_masks(factory, images, some, training=training, seed=seed + 2 * attempt, progress=progress)
+        some, tick = [masks[place] for place in todo], None if attempt else progress
+        found = train_masks(factory, images, some, training=training, seed=seed + 2 * attempt, progress=tick)
         states |= dict(zip(todo, found, strict=True))
-        todo = [place for place in todo if blank(look(states[place]), shapes[place])]
+        todo = [place for place in todo if shows(shapes[place]) and not look.finds(states[place])]
         if not todo:
             break
-        log.info("%d students find nothing where there is something", len(todo))
-    else:
+    if todo and told:
         log.warning("%d students found nothing in %d tries, and stay as they are", len(todo), TRIES)
     return [states[place] for place in range(len(masks))]
 
 
-def blank(shares: Array, shape: Array) -> bool:
-    """Tell whether a network finds nothing in most images, whatever threshold is wanted, where there is something."""
-    found = (shares > HALF).reshape(len(shares), -1).any(axis=1)
-    return bool((shape > HALF).any()) and 2 * np.count_nonzero(found) < len(found)
+def shows(shape: Array) -> bool:
+    """Tell whether a mean of masks is more than noise: no share is negative, so what is below zero says how far noise goes."""
+    return float(shape.max()) > max(HALF, -2 * float(shape.min()))
+
+
+@final
+@dataclass(frozen=True)
+class Look:
+    """See by a few images whether a network finds anything. They are read one at a time: a pool may be mapped."""
+
+    model: Callable[[State], MaskModel]
+    inputs: Array  # (records, ...) of the pool
+    places: Array | range  # in the pool
+
+    def finds(self, state: State) -> bool:
+        """Tell whether it finds something in half of them, whatever threshold is wanted."""
+        model, places = self.model(state), self.places[:LOOKED_AT]
+        found = [bool((model.probabilities(self.inputs[place : place + 1]) > HALF).any()) for place in places]
+        return 2 * sum(found) >= len(found)
 
 
 def starting(threshold: float | Public) -> float:
