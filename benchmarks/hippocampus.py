@@ -35,14 +35,15 @@ from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
 from tutelage.codecs.regions import Regions
+from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.codecs.rescaled import Rescaled
 from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Private, Public
 from tutelage.features.alignment import aligned
 from tutelage.metrics import dice, surface_dice
 from tutelage.planning import Aggregation, Selection
-from tutelage.privacy.bounds import Ball, Bound, Cube
-from tutelage.privacy.curator import Curator
+from tutelage.privacy.bounds import Ball, Bound, Cube, OneHot
+from tutelage.privacy.curator import Curator, Sighted
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Unit
@@ -56,6 +57,7 @@ COMPONENTS = 32  # of codecs that are learned from public masks: 40 of them hold
 BLOCK = (16, 16, 16)
 SELECTED = "wavelet, chosen by teachers"
 REGIONS = 64  # of neighbouring grey
+VOTED = 14  # supervoxels, each about as large as those 3.4 cm³, of which a teacher votes for one
 CHOSEN = {1.0: 100, 3.0: 30, 8.0: 100}  # wavelets that teachers choose, for each ε: what was best with true masks (sparse.py)
 COPIES = 16  # bent copies of each public mask for a network, which would learn 40 masks by heart
 
@@ -121,7 +123,8 @@ class Remembered:
         return cls(teachers.vote(inputs), {row.tobytes(): place for place, row in enumerate(inputs)})
 
     def through(self, codec: Any, inputs: np.ndarray, threads: int) -> Remembered:
-        """Encode all votes about a pool once, some teachers in each thread."""
+        """Encode all votes about a pool once, some teachers in each thread; a codec that must see it is shown it first."""
+        codec = codec.seeing(inputs) if isinstance(codec, Sighted) else codec
 
         def encoded(opened: np.ndarray) -> np.ndarray:
             with ThreadPoolExecutor(max_workers=threads) as pool:
@@ -192,6 +195,8 @@ def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Names
         "wavelet": (lambda _: wavelets(FREQUENCIES), "no mask"),
         SELECTED: (lambda _: wavelets(int(np.prod(SIZE))), "true masks, for its threshold"),
         "regions": (lambda _: Regions(SIZE, REGIONS, NORM, "levels"), "no mask"),
+        "supervoxels": (lambda _: Regions(SIZE, REGIONS, NORM), "no mask"),
+        "region votes": (lambda _: RegionVotes(SIZE, VOTED, "superpixels", share=0.2), "no mask"),
         "rescaled": (lambda _: Rescaled.fit(DCT(SIZE, FREQUENCIES, NORM), public), "public masks"),
         "blocks": (lambda _: Blocks.fit(public, block=BLOCK, components=COMPONENTS), "public masks"),
         "pca": (lambda _: PCA.fit(public, components=COMPONENTS, folds=5), "public masks"),
@@ -238,7 +243,8 @@ def built(epsilon: float, queries: int, count: int, bound: Bound) -> Any:
 
 def asked(ballots: Remembered, public: Public, epsilon: float, count: int, chosen: Selection | None = None) -> Answers:
     """Ask all questions of one budget through the door, with a book of its own."""
-    budget, how = Budget(epsilon, DELTA, Unit("patient")), Aggregation("mean", selection=chosen)
+    budget, votes = Budget(epsilon, DELTA, Unit("patient")), isinstance(ballots.bound, OneHot)
+    how = Aggregation("gnmax" if votes else "mean", selection=chosen)
     mechanism, _ = how.built(budget, len(public), count, ballots.bound)
     first = how.selecting(budget, len(public), mechanism)
     with TemporaryDirectory() as folder, Ledger(Path(folder) / "book.sqlite", budget) as ledger:
@@ -246,8 +252,8 @@ def asked(ballots: Remembered, public: Public, epsilon: float, count: int, chose
         codes = curator.codes(public.inputs)
         assert ledger.spent().epsilon <= epsilon * (1 + 1e-9)
         values = curator.decode(codes, public.inputs)
-    if chosen is not None:
-        return Answers(np.arange(len(public)), values)  # what was not chosen was not measured
+    if votes or chosen is not None:
+        return Answers(np.arange(len(public)), values)  # votes are no codes, and what was not chosen was not measured
     return Answers(np.arange(len(public)), values, codes, mechanism.sigma / count, ballots.codec)
 
 

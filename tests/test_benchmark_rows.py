@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.util
 import json
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.data.dataset import Public
 from tutelage.privacy.sealed import Sealed
 
@@ -123,3 +125,9 @@ def test_teachers_choose_the_wavelets_that_are_let_out(monkeypatch: pytest.Monke
     assert 0 < chosen.max() <= hippocampus.CHOSEN[8.0] < all_of_them.min()
     assert few.codes is None  # what was not chosen was not measured: no student may take it for zero
     assert every.codes is not None
+    shown = Public.of(masks[:, None].astype(np.float32), masks)  # a region each
+    votes = hippocampus.Remembered.of(Agreeing(masks), shown.inputs)
+    made = functools.partial(RegionVotes, (16, 16, 16), 2, "superpixels", share=0.2)
+    voted = next(hippocampus.answered("region votes", lambda _: made(), votes, shown, [(8.0, 0)], 30, how))
+    assert voted.codes is None
+    assert set(np.unique(voted.values)) <= {0, 1}

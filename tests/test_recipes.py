@@ -256,6 +256,7 @@ def test_recipes_for_masks_can_be_paid_for(name: str) -> None:
         ('kind = "wavelet"\nkept = 20', Ball(20, 1.0), False),
         ('kind = "pca"\ncomponents = 5\nnorm = 2.0', Ball(5, 2.0), True),
         ('kind = "blocks"\nblock = [8, 6]\ncomponents = 5', Ball(30, 1.0), False),
+        ('kind = "blocks"\nblock = [8, 6]\nnorm = 2.0', Ball(6 * 48, 2.0), True),
         ('kind = "pixels"', Binary(256), True),
         ('kind = "pixels"\nbound = "orthant"', Orthant(256, 1.0), False),
         ('kind = "flips"\nnorm = 4.0\nfilter = { kind = "dct", kept = 9 }', Orthant(256, 4.0), True),
@@ -320,6 +321,7 @@ def test_bad_recipes_for_masks_name_the_key_the_rule_and_the_value(old: str, new
         ('kind = "autoencoder"\ndim = 5\nnorm = 2.0', "`codec.norm` must stay open where the activation is not 'clip'."),
         ('kind = "pca"\ncomponents = 5\nnoise = 2.0', "`codec.noise` must be a known key."),
         ('kind = "dct"\nkept = 257', "`codec.kept` must be at most the 256 pixels. Got 257 instead."),
+        ('kind = "blocks"\nblock = [8, 8]', "`components` of blocks must be given where neither their `norm` nor"),
         ('kind = "blocks"\nblock = [8]\ncomponents = 2', "`codec.block` must have 2 sizes, one per side of a mask. Got (8,)"),
         (
             'kind = "flips"\nfilter = { kind = "blocks", block = [8, 8, 8], components = 2 }',

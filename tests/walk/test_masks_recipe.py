@@ -72,6 +72,7 @@ CODECS = {
     "pixels": '[codec]\nkind = "pixels"\nbound = "orthant"',
     "blocks": '[codec]\nkind = "blocks"\nblock = [8, 8]\ncomponents = 4',
     "autoencoder": '[codec]\nkind = "autoencoder"\ndim = 4\nsteps = 3\nwidths = [8, 8]',
+    "blocks of any number": '[codec]\nkind = "blocks"\nblock = [8, 8]\nnorm = 8.0',
     "pca of any number": '[codec]\nkind = "pca"',
     "flips of any number": '[codec]\nkind = "flips"\n[codec.filter]\nkind = "pca"',
     "wavelet": '[codec]\nkind = "wavelet"\nkept = 20\nnorm = 7.0',
@@ -206,6 +207,9 @@ def test_components_that_were_left_open_are_those_of_the_plan_s_own_noise(tmp_pa
     assert many.components > kept
     given, noise = built(CODECS["pca of any number"] + "\nnorm = 4.0", 200.0)
     assert given.components == int((given.spectrum.variances > noise**2).sum())
+    blocks, noise = built(CODECS["blocks of any number"], 2000.0)
+    assert blocks.variances.shape == (4, int((blocks.spectrum.variances > noise**2).sum()))
+    assert 1 < blocks.variances.shape[1] < len(blocks.spectrum.variances)
     flips, noise = built(CODECS["flips of any number"], 200.0)
     assert flips.filter.components == int((flips.filter.spectrum.variances > noise**2).sum())
 

@@ -62,10 +62,10 @@ class PCASection(_Clipped):
 
 
 class BlocksSection(_Clipped):
-    """Principal components of blocks."""
+    """Principal components of blocks; without a number, those with more variance than the noise they will meet."""
 
     block: Widths
-    components: Count
+    components: Count | None = None
     centre: bool = True
     clip: Literal["volume", "block"] = "volume"
     rank: Count = 512
@@ -177,7 +177,7 @@ def _check_stretched(inner: Any, where: str) -> None:
     for part, place in parts:
         if "shrink" in part.model_fields_set:
             raise RecipeError(f"`{place}.shrink` must stay open inside of 'rescaled', which shrinks itself. Got a value instead.")
-        if part.kind == "pca" and part.components is None:
+        if part.kind in ("pca", "blocks") and part.components is None:
             raise RecipeError(f"`{place}.components` must be given inside of 'rescaled'. Got nothing instead.")
     if inner.kind == "pixels" and inner.bound == "binary":
         raise RecipeError(f"`{where}.bound` must be 'orthant' inside of 'rescaled'. Got 'binary' instead.")
@@ -207,7 +207,15 @@ def is_linear(table: Table) -> bool:
 def check(recipe: Recipe) -> None:
     """Check the words of a codec, and its sizes against the mask's."""
     assert recipe.codec is not None
-    _check_sizes(section(recipe.codec), sets.shape(recipe.data), PLACE)
+    read = section(recipe.codec)
+    _check_sizes(read, sets.shape(recipe.data), PLACE)
+    if read.kind == "guided":
+        read = section(read.inner, (*PLACE, "inner"), SHOWN)
+    if read.kind == "blocks" and read.components is None and read.norm is None and recipe.aggregation.sigma is None:
+        raise RecipeError(
+            "`components` of blocks must be given where neither their `norm` nor `aggregation.sigma` says how much noise there "
+            "will be. Got nothing instead."
+        )
 
 
 def _check_sizes(read: Any, shape: tuple[int, ...], place: tuple[str, ...]) -> None:
@@ -257,5 +265,6 @@ def _dimension(read: Any, shape: tuple[int, ...]) -> int:
     if read.kind in ("dct", "wavelet"):
         return int(read.kept)
     if read.kind == "pca":
-        return int(read.components or min(read.rank, int(np.prod(shape))))
-    return int(read.components * np.prod([-(-size // part) for size, part in zip(shape, read.block, strict=True)]))
+        return int(read.components or min(read.rank, math.prod(shape)))
+    places = math.prod(-(-size // part) for size, part in zip(shape, read.block, strict=True))
+    return int(read.components or min(read.rank, math.prod(read.block))) * places

@@ -103,20 +103,20 @@ class _Builder:
         if read.kind == "wavelet":
             return Wavelet.fit(self.masks, kept=read.kept, wavelet=read.wavelet, levels=read.levels, norm=read.norm, **given)
         given |= {"centre": read.centre, "rank": read.rank}
-        if read.kind == "blocks":
-            return Blocks.fit(self.masks, block=read.block, clip=read.clip, components=read.components, norm=read.norm, **given)
+        kind: Any = Blocks if read.kind == "blocks" else PCA
+        given |= {"block": read.block, "clip": read.clip} if kind is Blocks else {"folds": read.folds}
         if read.components is None:
-            return self._priced(read, bound, {**given, "folds": read.folds})
-        return PCA.fit(self.masks, folds=read.folds, components=read.components, norm=read.norm, **given)
+            return self._priced(kind, read, bound, given)
+        return kind.fit(self.masks, components=read.components, norm=read.norm, **given)
 
-    def _priced(self, read: Any, bound: Bound | None, given: dict[str, Any]) -> PCA:
+    def _priced(self, kind: Any, read: Any, bound: Bound | None, given: dict[str, Any]) -> Any:
         """Keep the components that have more variance than the noise of this very plan."""
         if bound is None and read.norm is not None:
             bound = Ball(1, read.norm)
         if bound is None and self.recipe.aggregation.sigma is None:  # the clip, and the noise with it, hang on how many
-            return PCA.priced(self.masks, noise_per_norm=noise(self.recipe, Ball(1, 1.0)), **given)
+            return PCA.priced(self.masks, noise_per_norm=noise(self.recipe, Ball(1, 1.0)), **given)  # of blocks it is given
         amount = noise(self.recipe, bound or Ball(1, 1.0))
-        return replace(PCA.fit(self.masks, noise=amount, norm=read.norm, **given), noise=0.0)
+        return replace(kind.fit(self.masks, noise=amount, norm=read.norm, **given), noise=0.0)
 
     def _shrunk(self, read: Any, made: Any, bound: Bound | None = None) -> Any:
         """Tell components how much noise will be on them, where they shrink by it."""
