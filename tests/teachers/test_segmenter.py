@@ -138,6 +138,20 @@ def test_voting_through_windows_tells_one_story(masks) -> None:
     assert sum(done == total for done, total in told) == 1
 
 
+def test_teachers_of_large_volumes_vote_some_at_a_time(masks, monkeypatch: pytest.MonkeyPatch) -> None:
+    private, told = Private.of(masks.inputs, masks.targets), []
+    teachers = Segmenter(masks.network, training=replace(masks.training, steps=1), engine="sequential", device="cpu").fit(
+        private, private.split(3)
+    )
+    teachers.through((4, 4, 4)[: masks.targets.ndim - 1])
+    together = peeked(teachers.vote(masks.inputs[:2]))
+    monkeypatch.setattr(segmenter, "AVERAGED", 2 * 2 * masks.targets[0].size)  # two teachers' masks of both questions
+    apart = peeked(teachers.vote(masks.inputs[:2], progress=lambda *now: told.append(now)))
+    assert np.array_equal(together, apart)
+    assert told[-1][0] == told[-1][1]
+    assert [done for done, _ in told] == sorted(done for done, _ in told)
+
+
 def peeked(votes: Sealed) -> np.ndarray:
     """Read votes past their seal: for tests alone."""
     kept: list[np.ndarray] = []

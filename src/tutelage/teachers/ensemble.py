@@ -200,6 +200,10 @@ class Ensemble:
         single.load_state_dict({name: tensor[0] for name, tensor in part.items()})
         return lambda images: single(images)[None]
 
+    def some(self, which: slice) -> Ensemble:
+        """Look at some of the networks as an ensemble of their own; nothing is copied."""
+        return Ensemble(self.factory, {name: tensor[which] for name, tensor in self.state.items()}, device=self.device)
+
     def network(self, teacher: int) -> nn.Module:
         """Take one network out, as an ordinary module."""
         network = self.factory().eval()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, final
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tutelage.data.dataset import Private
     from tutelage.privacy.units import Shards
 
+AVERAGED = 1 << 27  # numbers of windows that are averaged at once, 512 MiB: of large volumes some teachers at a time
 GENTLE = Training(steps=1000, batch=8, augmentation=Warp(rotation=10, scale=0.1, shift=2, keep=0.1))
 
 
@@ -65,21 +67,25 @@ class Segmenter(Networked):
     def vote(self, inputs: Any, *, progress: Progress | None = None) -> Sealed:
         """Give every teacher's probability of every pixel, sealed: (teachers, queries, *space) float16.
 
-        Where windows overlap, by half, what they say is averaged.
+        Where windows overlap, by half, what they say is averaged: in single precision, some teachers at a time.
         """
         if self.window is None:
             return Sealed(self.ensemble.probabilities(inputs, progress=progress))
         queries = as_inputs(inputs).numpy()
         space = queries.shape[2:]
-        total, seen = np.zeros((len(self), len(queries), *space), np.float32), np.zeros(space, np.float32)
-        places = list(windows(space, self._seen(space)))
-        for number, place in enumerate(places):
-            part = (slice(None), slice(None), *place)
-            tell = None if progress is None else _part(progress, number, len(places))
-            total[part] += self.ensemble.probabilities(queries[part], dtype=np.float32, progress=tell)
-            seen[place] += 1
-        total /= seen
-        return Sealed(total.astype(np.float16))
+        places, step = list(windows(space, self._seen(space))), max(1, AVERAGED // max(1, len(queries) * math.prod(space)))
+        votes = np.empty((len(self), len(queries), *space), np.float16)
+        done, work = 0, len(self) * len(places)
+        for first in range(0, len(self), step):
+            some = self.ensemble.some(slice(first, first + step))
+            total, seen = np.zeros((len(some), *votes.shape[1:]), np.float32), np.zeros(space, np.float32)
+            for place in places:
+                part = (slice(None), slice(None), *place)
+                total[part] += some.probabilities(queries[part], dtype=np.float32, progress=_after(done, work, progress))
+                seen[place] += 1
+                done += len(some)
+            votes[first : first + step] = total / seen
+        return Sealed(votes)
 
     def _seen(self, space: tuple[int, ...]) -> tuple[int, ...]:
         """Give the size of what is looked at in one go."""
@@ -90,6 +96,6 @@ class Segmenter(Networked):
         return tuple(min(have, want) for have, want in zip(space, self.window, strict=True))
 
 
-def _part(progress: Progress, number: int, parts: int) -> Progress:
-    """Count one of several equal pieces of work as a part of all: a bar that began again would say that it was done."""
-    return lambda done, total: progress(number * total + done, parts * total)
+def _after(done: int, work: int, progress: Progress | None) -> Progress | None:
+    """Count a piece of work behind what was done before: a bar that began again would say that all is done."""
+    return None if progress is None else lambda more, _: progress(done + more, work)
