@@ -47,6 +47,7 @@ from tutelage.privacy.curator import Curator, Sighted
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Unit
+from tutelage.runs import RunFolder
 
 SIZE = (32, 48, 32)
 PUBLIC, TEST = 40, 20  # volumes
@@ -328,6 +329,16 @@ def run_study(data: Path, run: Path, how: argparse.Namespace) -> Study:
     return Study("recipe", recipe.seed, private, public, test, made.fit(private, shards))
 
 
+def run_rows(run: Path, book: Book) -> None:
+    """Take over what the run itself found: its student, controls and stages. The set is public, so that nothing is let out."""
+    folder = RunFolder(run)
+    guarantee = json.loads(folder.guarantee.read_text(encoding="utf-8"))
+    found = {**json.loads(folder.scores.read_text(encoding="utf-8")), **folder.read_controls()}
+    for name, dice_ in found.items():
+        if not name.startswith(("surface Dice", "cross-entropy", "squared error")):
+            book.row(what=f"the run's own: {name}", dice=round(dice_, 4), epsilon=guarantee["epsilon"], aligned=True)
+
+
 def study_rows(study: Study, how: argparse.Namespace) -> None:
     """Score one division: every codec, budget and draw."""
     from tutelage.nets.unet import UNet
@@ -345,6 +356,11 @@ def study_rows(study: Study, how: argparse.Namespace) -> None:
         **({"division": study.name} if isinstance(study.name, str) else {}),
     }
     book.row(what="teachers trained", patients=patients)
+    if how.run:
+        run_rows(how.run, book)
+    names = [*how.codecs, *(how.also if study.name == how.split[0] else ())]
+    if not (names or how.aligned):
+        return
     laid, shown = public, [public.inputs, test.inputs]
     if how.aligned:
         laid = aligned(public, device=how.device)
@@ -367,7 +383,6 @@ def study_rows(study: Study, how: argparse.Namespace) -> None:
         book.scored("non-private", plain.fit(everything, Answers.exact(private.targets)).predict(test.inputs), test.targets)
         helped = plain.fit(public.unlabelled(), Answers.exact(public.targets))  # for codecs that need these masks
         book.scored("public masks alone", helped.predict(test.inputs), test.targets)
-    names = [*how.codecs, *(how.also if study.name == how.split[0] else ())]
     for asked_about, some, facts in ((laid, how.aligned, {"aligned": True}), (public, names, {})):
         for number, one in enumerate(codecs(asked_about, some, count, how)):
             draws = how.draws if number == 0 else how.other_draws
