@@ -266,7 +266,7 @@ def test_every_release_takes_its_own_time(monkeypatch: pytest.MonkeyPatch) -> No
 
     for place in (latent, stack):
         monkeypatch.setattr(place, "train_masks", watched)
-    monkeypatch.setattr(stack, "awaited", lambda _: 0.0)
+    monkeypatch.setattr(stack, "shows", lambda _: False)
     settings = Latent(begin=replace(QUICK, steps=6), steps=2, again=replace(QUICK, steps=1), batch=4)
     sets = [answered(masks, sigma) for sigma in (1.0, 100.0, 0.5)]
     student(settings).fit_all(Public.of(images), sets, progress=lambda *step: told.append(step))

@@ -112,24 +112,10 @@ def test_where_nothing_is_nothing_is_right(sigma: float, monkeypatch: pytest.Mon
     assert (noise.mean(axis=0).max() > 0.5) == (sigma > 1.0)
 
 
-@pytest.mark.parametrize(
-    ("scale", "sigma", "share"),
-    [(1.0, 0.0, 0.5), (1.0, 0.5, 0.5), (1.0, 1.0, 0.5), (0.4, 0.5, 1 / 8), (0.4, 4.0, 0.0), (0.2, 0.0, 0.0), (0.0, 4.0, 0.0)],
-)
-def test_a_mean_shape_under_noise_is_something(scale: float, sigma: float, share: float) -> None:
+@pytest.mark.parametrize("sigma", [0.0, 0.5, 1.0])
+def test_a_mean_shape_under_noise_is_something(sigma: float) -> None:
     _, masks = blobs(40, 0)
-    assert stack.awaited((scale * masks + np.random.default_rng(1).normal(0, sigma, masks.shape)).mean(axis=0)) == share
-
-
-def test_images_in_which_something_is_found_are_counted() -> None:
-    class Echo:
-        def probabilities(self, images: np.ndarray) -> np.ndarray:
-            return images[:, 0]
-
-    images = np.zeros((9, 1, 4, 4))
-    images[3], images[8], images[1] = 0.9, 0.9, 0.4
-    assert stack.Look(lambda _: Echo(), images, np.arange(9)).found({}) == 1 / 8  # the first eight are looked at
-    assert stack.Look(lambda _: Echo(), images, np.array([8, 1])).found({}) == 1 / 2
+    assert stack.shows((masks + np.random.default_rng(1).normal(0, sigma, masks.shape)).mean(axis=0))
 
 
 def test_a_pool_larger_than_memory_is_read_and_teaches_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ Progress = Callable[[int, int], None]
 Array = npt.NDArray[Any]
 TRIES = 3  # of a network; of short or noisy lessons one in five to thirty ended in finding nothing
 LOOKED_AT = 8  # images, to see whether a network finds anything
-FAINTEST = 0.25  # mean share of a pixel that a network is expected to make something of: soft Dice lifts what is faint
 
 log = logging.getLogger("tutelage.students")
 
@@ -115,7 +114,7 @@ def train_anew(
         some, tick = [masks[place] for place in todo], None if attempt else progress
         found = train_masks(factory, images, some, training=training, seed=seed + 2 * attempt, progress=tick)
         states |= dict(zip(todo, found, strict=True))
-        todo = [place for place in todo if look.found(states[place]) < awaited(shapes[place])]
+        todo = [place for place in todo if shows(shapes[place]) and not look.finds(states[place])]
         if not todo:
             break
     if todo and told:
@@ -123,16 +122,9 @@ def train_anew(
     return [states[place] for place in range(len(masks))]
 
 
-def awaited(shape: Array) -> float:
-    """Give the share of images in which a network ought to find something, by the mean of its masks; 0 where that may be noise.
-
-    No share is negative, so what is below zero says how far noise goes. What is above one half is there in most images; where the
-    mean is fainter, because answers are faint or objects rare, a network that learned anything finds it in one of a few.
-    """
-    highest = float(shape.max())
-    if highest <= max(FAINTEST, -2 * float(shape.min())):
-        return 0.0
-    return 0.5 if highest > HALF else 1 / LOOKED_AT
+def shows(shape: Array) -> bool:
+    """Tell whether a mean of masks is more than noise: no share is negative, so what is below zero says how far noise goes."""
+    return float(shape.max()) > max(HALF, -2 * float(shape.min()))
 
 
 @final
@@ -144,10 +136,11 @@ class Look:
     inputs: Array  # (records, ...) of the pool
     places: Array | range  # in the pool
 
-    def found(self, state: State) -> float:
-        """Give the share of them in which it finds something, whatever threshold is wanted."""
+    def finds(self, state: State) -> bool:
+        """Tell whether it finds something in half of them, whatever threshold is wanted."""
         model, places = self.model(state), self.places[:LOOKED_AT]
-        return float(np.mean([(model.probabilities(self.inputs[place : place + 1]) > HALF).any() for place in places]))
+        found = [bool((model.probabilities(self.inputs[place : place + 1]) > HALF).any()) for place in places]
+        return 2 * sum(found) >= len(found)
 
 
 def starting(threshold: float | Public) -> float:
