@@ -4,17 +4,17 @@ import stat
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import tutelage.teachers.chunks as chunks_module
 import tutelage.teachers.ensemble as ensemble_module
 from tutelage.privacy.errors import RecipeError, Unsealed
 from tutelage.teachers.chunks import Chunks
-from tutelage.teachers.engines import Job
-from tutelage.teachers.ensemble import Ensemble, fingerprint
+from tutelage.teachers.ensemble import Ensemble
+from tutelage.teachers.fits import Fit
+
+MINE = Fit("mine", ())
 
 
 def fit(task, **changed) -> Ensemble:
@@ -98,7 +98,7 @@ def test_a_stack_goes_on_in_its_middle(task, tmp_path, monkeypatch, optimizer: s
 
 
 def test_only_the_same_stack_goes_on(task, tmp_path) -> None:
-    mine, other = Chunks(tmp_path / "private", "mine"), Chunks(tmp_path / "private", "other")
+    mine, other = Chunks(tmp_path / "private", MINE), Chunks(tmp_path / "private", Fit("other", ()))
     mine.keep([0, 1], torch.device("cpu"), {"step": torch.tensor(16)})
     assert mine.kept([0, 1], torch.device("cpu")) == {"step": torch.tensor(16)}
     assert mine.kept([1, 2], torch.device("cpu")) is None
@@ -110,51 +110,9 @@ def test_only_the_same_stack_goes_on(task, tmp_path) -> None:
 def test_saves_are_rare(tmp_path, monkeypatch) -> None:
     now = [0.0]
     monkeypatch.setattr(chunks_module.time, "monotonic", lambda: now[0])
-    folder = Chunks(tmp_path / "private", "mine")
+    folder = Chunks(tmp_path / "private", MINE)
     assert not folder.due()
     now[0] = chunks_module.EVERY
     assert folder.due()
     folder.keep([0], torch.device("cpu"), {"step": torch.tensor(16)})
     assert not folder.due()
-
-
-class Turned(nn.Module):
-    """A network whose name and layers do not say all: the sign of what it computes, and how it begins."""
-
-    sign, begin = 1.0, 0.0
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layer = nn.Linear(64, 2)
-        nn.init.constant_(self.layer.weight, self.begin)
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        return self.sign * self.layer(images.flatten(1))
-
-
-def test_the_digest_knows_what_a_network_computes_and_how_it_begins(task, monkeypatch) -> None:
-    records, targets = torch.from_numpy(task.inputs)[:, None], torch.from_numpy(task.targets)
-    shards = tuple(torch.from_numpy(shard) for shard in task.shards)
-
-    def digest(images: torch.Tensor = records) -> str:
-        return fingerprint(Job(factory=Turned, training=task.training, seed=3), images, targets, shards)
-
-    first = digest()
-    assert digest() == first
-    assert digest(records.transpose(2, 3)) != first
-    for name, value in (("sign", -1.0), ("begin", 0.5)):
-        with monkeypatch.context() as patch:
-            patch.setattr(Turned, name, value)
-            assert digest() != first
-
-
-def test_the_digest_copies_nothing(task) -> None:
-    import tracemalloc
-
-    job = Job(factory=lambda: nn.Sequential(nn.Flatten(), nn.Linear(128 * 128, 2)), training=task.training, seed=3)
-    records, targets = torch.from_numpy(np.zeros((300, 1, 128, 128), dtype=np.float32)), torch.zeros(300, dtype=torch.int64)
-    tracemalloc.start()
-    fingerprint(job, records, targets, (torch.arange(300),))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < records.numpy().nbytes / 4

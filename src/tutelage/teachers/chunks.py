@@ -13,6 +13,7 @@ import torch
 from tutelage.nets.storage import read_tensors, write_tensors
 from tutelage.nets.training import State
 from tutelage.privacy.errors import RecipeError, Unsealed
+from tutelage.teachers.fits import Fit
 
 KIND, CHUNK_KIND, UNFINISHED_KIND = "tutelage.ensemble/1", "tutelage.ensemble.chunk/1", "tutelage.ensemble.unfinished/1"
 EVERY = 60.0  # seconds between two saves of a stack that is still learning
@@ -23,12 +24,12 @@ SHARE = 20  # times the time that a save takes must lie between it and the next:
 class Chunks:
     """Keep what was learned in a folder under `private/`, so that an interrupted fit goes on where it stopped.
 
-    Every file says which fit it is of (`fingerprint`: settings, seed, records, shards), and is refused by any other. A kill
-    between the file of all teachers and the removal of its chunks leaves both: the whole file is read, the chunks go.
+    Every file says which fit it is of, and is refused by any other. A kill between the file of all teachers and the removal
+    of its chunks leaves both: the whole file is read, the chunks go.
     """
 
-    def __init__(self, folder: str | Path, fingerprint: str) -> None:
-        self.folder, self.fingerprint = Path(folder), fingerprint
+    def __init__(self, folder: str | Path, fit: Fit) -> None:
+        self.folder, self.fit = Path(folder), fit
         if "private" not in self.folder.resolve().parts:  # now, not when the first teachers were trained
             raise Unsealed("`checkpoint` must lie in a folder named 'private', or be one. Got one outside instead.")
         self._due = time.monotonic() + EVERY
@@ -68,7 +69,7 @@ class Chunks:
     def finish(self, state: State, told: dict[str, str]) -> None:
         """Put all teachers into one file, and remove the chunks only after that."""
         if not self.whole.exists():
-            write_tensors(self.whole, state, {**told, "fingerprint": self.fingerprint}, private=True)
+            write_tensors(self.whole, state, {**told, **self.fit.told}, private=True)
         self._clear()
 
     # ── a stack that is still learning: the `Bookmark` of nets.training ───────────────────────────────────────────────
@@ -109,8 +110,8 @@ class Chunks:
         return learned, json.loads(metadata["teachers"]) if kind == CHUNK_KIND else []
 
     def _check(self, metadata: dict[str, str]) -> None:
-        if metadata.get("fingerprint") != self.fingerprint:
+        if not self.fit.wrote(metadata):
             raise RecipeError("`checkpoint` must hold chunks of this same fit, or nothing. Got another fit's instead.")
 
     def _told(self, kind: str, teachers: Sequence[int]) -> dict[str, str]:
-        return {"kind": kind, "fingerprint": self.fingerprint, "teachers": json.dumps(list(teachers))}
+        return {"kind": kind, **self.fit.told, "teachers": json.dumps(list(teachers))}

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, final
@@ -30,6 +27,7 @@ from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.teachers.chunks import KIND, Chunks
 from tutelage.teachers.engines import EngineName, Job, Material, Plan, choose, run
+from tutelage.teachers.fits import Fit
 
 Progress = Callable[[int, int], None]
 VOTES = 16_384  # network evaluations in flight at once on a GPU
@@ -90,7 +88,7 @@ class Ensemble:
         state = {
             name: torch.zeros(len(parts), *tensor.shape, dtype=tensor.dtype) for name, tensor in factory().state_dict().items()
         }
-        folder = Chunks(checkpoint, fingerprint(job, records, wanted, parts)) if checkpoint is not None else None
+        folder = Chunks(checkpoint, Fit.of(job, records, wanted, parts)) if checkpoint is not None else None
         todo = folder.resume(state) if folder else list(range(len(parts)))
         total = len(parts) * training.steps
         done = total - len(todo) * training.steps
@@ -291,24 +289,3 @@ def as_targets(network: nn.Module, records: Source, targets: Any, training: Trai
     if isinstance(given, Pieces):
         return given
     return torch.from_numpy(given.astype(np.float32 if np.issubdtype(given.dtype, np.floating) else np.uint8))
-
-
-def fingerprint(job: Job, records: Source, targets: Source, shards: tuple[Tensor, ...]) -> str:
-    """Digest all that a teacher's weights depend on."""
-    settings = {
-        "network": describe(job.factory),
-        "training": asdict(job.training),
-        "seed": job.seed,
-        "module": str(job.factory()),
-    }
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    with torch.random.fork_rng(devices=[]), torch.no_grad():  # what a name does not say: how it begins, and what it computes
-        torch.manual_seed(job.seed)
-        first, shown = job.factory().eval(), torch.rand(1, *records.shape[1:])
-        for tensor in (*first.state_dict().values(), first(shown)):
-            digest.update(np.round(tensor.detach().double().numpy(), 4).tobytes())  # up to how sums are rounded
-    for tensor in (records, targets, *shards):
-        digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-        for part in tensor.each() if isinstance(tensor, Pieces) else (tensor,):
-            digest.update(part.contiguous().numpy())  # read where it lies: half a million images are gigabytes
-    return digest.hexdigest()

@@ -1,0 +1,78 @@
+"""Which fit a file of teachers is of: all that their weights depend on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tutelage.nets.networks import describe
+from tutelage.nets.pieces import Pieces, Source
+from tutelage.teachers.engines import Job
+
+LIKE = 1e-3  # of the largest number in a tensor: far more than sums differ by from CPU to CPU, far less than networks do
+LOOKED_AT = 64  # numbers of each tensor
+
+
+@final
+@dataclass(frozen=True)
+class Fit:
+    """Name a fit by a digest, and by how its network begins and what it then computes: what a network's name does not say.
+
+    The digest is exact. The numbers are compared up to `LIKE`: another CPU, or another number of threads, sums in another order,
+    and a run may go on there.
+    """
+
+    digest: str
+    begins: tuple[tuple[float, ...], ...]  # some numbers of every tensor, the last of what it makes of an image of noise
+
+    @classmethod
+    def of(cls, job: Job, records: Source, targets: Source, shards: tuple[Tensor, ...]) -> Fit:
+        """Digest settings, seed, records and shards, and try the network."""
+        settings = {
+            "network": describe(job.factory),
+            "training": asdict(job.training),
+            "seed": job.seed,
+            "module": str(job.factory()),
+        }
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        for tensor in (records, targets, *shards):
+            digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
+            for part in tensor.each() if isinstance(tensor, Pieces) else (tensor,):
+                digest.update(part.contiguous().numpy())  # read where it lies: half a million images are gigabytes
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            torch.manual_seed(job.seed)
+            network, shown = job.factory().eval(), torch.rand(1, *records.shape[1:])
+            begins = tuple(_some(tensor) for tensor in (*network.state_dict().values(), network(shown)))
+        return cls(digest.hexdigest(), begins)
+
+    @property
+    def told(self) -> dict[str, str]:
+        """Say it in a file's metadata."""
+        return {"fingerprint": self.digest, "begins": json.dumps(self.begins)}
+
+    def wrote(self, metadata: Mapping[str, str]) -> bool:
+        """Tell whether a file with these metadata is of this fit."""
+        if metadata.get("fingerprint") != self.digest:
+            return False
+        found = json.loads(metadata.get("begins", "[]"))
+        return len(found) == len(self.begins) and all(map(_alike, found, self.begins))
+
+
+def _some(tensor: Tensor) -> tuple[float, ...]:
+    """Take numbers from all over a tensor."""
+    flat = tensor.detach().double().flatten()
+    places = torch.linspace(0, len(flat) - 1, min(LOOKED_AT, len(flat))).round().long()
+    return tuple(float(f"{value:.6g}") for value in flat[places].tolist())
+
+
+def _alike(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    """Compare numbers with the largest of them in mind: beside it, those near zero are rounding."""
+    mine, theirs = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
+    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, rtol=0.0, atol=LIKE * np.abs(theirs).max(initial=0.0)))
