@@ -584,7 +584,7 @@ def test_volumes_know_patients_alone(unit: str) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("shards = 3", 'shards = 3\nnetwork = "sisi"', "`teachers.network` must be one of 'sisi-2d', 'brats-2d', 'brats-3d'."),
+        ("shards = 3", 'shards = 3\nnetwork = "sisi"', "`teachers.network` must be one of 'sisi-2d', 'brats-2d', 'brats-sl"),
         ("shards = 3", 'shards = 3\nnetwork = "brats-3d"', "`teachers.network` must be one for 2 sides. Got 'brats-3d' instead."),
         ("shards = 3", 'shards = 3\nnetwork = "sisi-2d"\nwidths = [8]', "`teachers.widths` must stay open for a network"),
         ("shards = 3", "shards = 3\nwindow = [8, 8, 8]", "`teachers.window` must have 2 sizes, one per side. Got (8, 8, 8)"),
@@ -600,10 +600,10 @@ def test_networks_of_the_papers_are_held_to_the_data(old: str, new: str, message
 
 def test_the_words_for_networks_are_those_that_can_be_built() -> None:
     pytest.importorskip("torch")
-    from tutelage.nets.presets import PRESETS
+    from tutelage.nets.presets import PRESETS, Preset
     from tutelage.recipes import names
 
-    told = {name: (settings["spatial_dims"], settings["in_channels"]) for name, (_, settings) in PRESETS.items()}
+    told = {name: (Preset(name).sides, settings["in_channels"]) for name, (_, settings) in PRESETS.items()}
     assert dict(names.PRESETS) == told
 
 

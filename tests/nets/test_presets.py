@@ -10,7 +10,7 @@ from tutelage.nets.presets import PRESETS, Preset
 from tutelage.nets.unet import free_parameters
 from tutelage.privacy.errors import RecipeError
 
-SHAPES = {"sisi-2d": (1, 64, 64), "brats-2d": (4, 32, 32), "brats-3d": (4, 16, 16, 16)}
+SHAPES = {"sisi-2d": (1, 64, 64), "brats-2d": (4, 32, 32), "brats-slices": (4, 32, 32, 3), "brats-3d": (4, 16, 16, 16)}
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -60,6 +60,8 @@ def test_images_that_do_not_fit_are_refused_without_computing() -> None:
     for name, shape in (
         ("sisi-2d", (3, 64, 64)),
         ("brats-3d", (4, 64, 64)),
+        ("brats-slices", (4, 64, 64)),
+        ("brats-slices", (4, 60, 64, 8)),
         ("sisi-2d", (1, 60, 60)),
         ("brats-3d", (4, 8, 8, 8)),
     ):

@@ -9,38 +9,20 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torch")
-nibabel = pytest.importorskip("nibabel")
+pytest.importorskip("nibabel")
 
-from tutelage.data.sources import MissingFiles  # noqa: E402
-from tutelage.reproduction import compression, curves, pools, scans, segmentation, studies  # noqa: E402
-from tutelage.reproduction.findings import Finding  # noqa: E402
-from tutelage.reproduction.pools import Bench  # noqa: E402
-from tutelage.reproduction.scans import Scans  # noqa: E402
+from tutelage.data.sources import MissingFiles
+from tutelage.reproduction import compression, curves, pools, scans, segmentation, studies
+from tutelage.reproduction.findings import Finding
+from tutelage.reproduction.pools import Bench
+from tutelage.reproduction.scans import Scans
 
-PEOPLE, SIDE = 24, 8
-
-
-def written(folder: Path) -> Path:
-    """Write both sides of everyone's hippocampus; brightness says who it is."""
-    for part in ("imagesTr", "labelsTr"):
-        (folder / part).mkdir(parents=True)
-    for number in range(1, 2 * PEOPLE + 1):
-        rng, person = np.random.default_rng(number), (number + 1) // 2
-        volume = np.full((SIDE,) * 3, 100 + person, dtype=np.int16)
-        mask = np.zeros((SIDE,) * 3, dtype=np.int16)
-        low = rng.integers(1, 4, 3)
-        mask[tuple(slice(start, start + 4) for start in low)] = 1
-        volume[0, 0, 0] = 1  # normalised alone: this one voxel keeps a deviation, and its value tells nobody
-        for part, values in (("imagesTr", volume), ("labelsTr", mask)):
-            nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), folder / part / f"hippocampus_{number:03d}.nii.gz")
-    return folder
+PEOPLE, SIDE = 24, 8  # of `hippocampi`
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    root = tmp_path_factory.mktemp("data")
-    written(root / "hippocampus")
-    return root
+@pytest.fixture
+def data(hippocampi: Path) -> Path:
+    return hippocampi
 
 
 @pytest.fixture(autouse=True)

@@ -85,7 +85,7 @@ class Blocks:
         mean = np.zeros(math.prod(shape))
         if centre:
             mean = sum((rows.sum(axis=0) for rows in passes(targets)), mean) / len(targets)
-        places, width = math.prod(_grid(shape, block)), math.prod(block)
+        places, width = math.prod(grid(shape, block)), math.prod(block)
         stream = _deviating(targets, mean, shape, block)
         spectrum = principal(stream, width, records=len(targets) * places, centre=False, rank=rank)
         kept = spectrum.above(noise) if components is None else components
@@ -107,7 +107,7 @@ class Blocks:
 
     def forward(self, rows: Array) -> Array:
         """Project the blocks of masks (rows, pixels) onto the components: (rows, blocks · components)."""
-        blocks = _cut(rows - self.mean, self.shape, self.block)  # (rows, blocks, voxels)
+        blocks = cut(rows - self.mean, self.shape, self.block)  # (rows, blocks, voxels)
         codes = blocks @ self.spectrum.vectors[: self.variances.shape[1]].T
         return np.asarray(codes.reshape(len(rows), -1))
 
@@ -151,32 +151,32 @@ class Blocks:
         )
 
 
-def _grid(shape: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
+def grid(shape: tuple[int, ...], block: tuple[int, ...]) -> tuple[int, ...]:
     """Count blocks along each axis."""
     return tuple(-(-size // part) for size, part in zip(shape, block, strict=True))
 
 
-def _cut(rows: Array, shape: tuple[int, ...], block: tuple[int, ...]) -> Array:
+def cut(rows: Array, shape: tuple[int, ...], block: tuple[int, ...]) -> Array:
     """Pad masks (rows, pixels) with zeros and cut them: (rows, blocks, voxels of a block)."""
-    grid = _grid(shape, block)
-    padded = np.zeros((len(rows), *(count * part for count, part in zip(grid, block, strict=True))))
+    places = grid(shape, block)
+    padded = np.zeros((len(rows), *(count * part for count, part in zip(places, block, strict=True))))
     padded[(slice(None), *(slice(size) for size in shape))] = rows.reshape(-1, *shape)
-    split = padded.reshape(len(rows), *(size for pair in zip(grid, block, strict=True) for size in pair))
+    split = padded.reshape(len(rows), *(size for pair in zip(places, block, strict=True) for size in pair))
     axes = (0, *range(1, 2 * len(shape), 2), *range(2, 2 * len(shape) + 1, 2))
-    return split.transpose(axes).reshape(len(rows), math.prod(grid), math.prod(block))
+    return split.transpose(axes).reshape(len(rows), math.prod(places), math.prod(block))
 
 
 def _join(blocks: Array, shape: tuple[int, ...], block: tuple[int, ...]) -> Array:
     """Put blocks (rows, blocks, voxels of a block) together and drop the padding: (rows, pixels)."""
-    grid, axes = _grid(shape, block), len(shape)
+    places, axes = grid(shape, block), len(shape)
     order = (0, *(axis for pair in range(1, axes + 1) for axis in (pair, pair + axes)))
-    whole_masks = blocks.reshape(len(blocks), *grid, *block).transpose(order)
-    padded = whole_masks.reshape(len(blocks), *(count * part for count, part in zip(grid, block, strict=True)))
+    whole_masks = blocks.reshape(len(blocks), *places, *block).transpose(order)
+    padded = whole_masks.reshape(len(blocks), *(count * part for count, part in zip(places, block, strict=True)))
     return padded[(slice(None), *(slice(size) for size in shape))].reshape(len(blocks), -1)
 
 
 def _deviating(targets: Array, mean: Array, shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Array]:
     """Read the blocks (rows, voxels) that differ from the mean; the others would add nothing to a second moment."""
     for rows in passes(targets):
-        blocks = _cut(rows - mean, shape, block).reshape(-1, math.prod(block))
+        blocks = cut(rows - mean, shape, block).reshape(-1, math.prod(block))
         yield blocks[blocks.any(axis=1)]

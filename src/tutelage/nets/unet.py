@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from tutelage.nets.layers import Halve
 from tutelage.nets.presets import TOPS
+from tutelage.nets.slices import Slices
 from tutelage.privacy.errors import RecipeError
 
 Which = Literal["head", "norms", "last", "all"]
@@ -113,6 +114,9 @@ def _top(network: nn.Module) -> tuple[str, str]:
     """Tell how the names of the last convolution's parameters begin, and those of the way up before it."""
     if isinstance(network, Levels):
         return "head.", f"ups.{len(network.ups) - 1}." if len(network.ups) else "head."
+    if isinstance(network, Slices):
+        head, last = _top(network.plane)
+        return f"plane.{head}", f"plane.{last}"
     kind = type(network)
     if kind.__module__.startswith("monai.") and kind.__name__ in TOPS:
         return TOPS[kind.__name__]

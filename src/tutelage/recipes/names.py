@@ -18,7 +18,7 @@ RECORDS = "records"  # teachers that are their records; their student is "linear
 DRAWERS = ("masks", "latent")  # learners of masks, likewise
 LINEAR = ("dct", "pca", "blocks", "wavelet", "flips", "rescaled")  # codecs whose codes are linear measurements of a mask
 PRESETS: Mapping[str, tuple[int, int]] = MappingProxyType(
-    {"sisi-2d": (2, 1), "brats-2d": (2, 4), "brats-3d": (3, 4)}
+    {"sisi-2d": (2, 1), "brats-2d": (2, 4), "brats-slices": (3, 4), "brats-3d": (3, 4)}
 )  # the papers' U-Nets (nets/presets.py): sides and channels of their images
 ENGINES = ("auto", "sequential", "stacked", "recorded", "processes", "ray")
 DEVICES = ("auto", "cpu", "cuda")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +37,21 @@ def save(figure: Figure, path: Path) -> None:
         figure.savefig(path, dpi=100, metadata={"Date": None})
 
 
-def lines(axes: Axes, curves: Curves, **labels: Any) -> None:
-    """Draw curves with marks, in the house's colours."""
+def priced(axes: Axes, epsilons: Mapping[float, str], *, what: str = "ε") -> None:
+    """Write above an axis of noise what some of it costs."""
+    above = axes.secondary_xaxis("top")
+    above.set_xticks(list(epsilons), labels=list(epsilons.values()), fontsize=7)
+    above.xaxis.set_minor_locator(NullLocator())
+    above.set_xlabel(what, fontsize=8)
+
+
+def lines(axes: Axes, curves: Curves, *, epsilons: Mapping[float, str] | None = None, **labels: Any) -> None:
+    """Draw curves with marks, in the house's colours; above the axis what its noise costs."""
     for place, (name, (x, y)) in enumerate(curves.items()):
         axes.plot(x, y, color=COLOURS[place % len(COLOURS)], marker=_MARKS[place % 8], markersize=3.5, linewidth=1.3, label=name)
     axes.set(**labels)
+    if epsilons:
+        priced(axes, epsilons)
     if "xticks" in labels:  # a logarithmic axis would put its own numbers in between
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(labels["xticks"], labels=[f"{tick:g}" for tick in labels["xticks"]])
@@ -56,7 +66,9 @@ def curves(groups: Sequence[tuple[Curves, dict[str, Any]]]) -> Figure:
     return figure
 
 
-def components(rows: Sequence[tuple[float, int, int, float, float]], pixels: int, *, title: str) -> Figure:
+def components(
+    rows: Sequence[tuple[float, int, int, float, float]], pixels: int, *, title: str, epsilons: Mapping[float, str]
+) -> Figure:
     """Show the error and the share of components over the noise, by the criterion and by search (000 Fig. 1)."""
     figure, (left, right) = panels(2)
     variance = [row[0] ** 2 for row in rows]
@@ -65,7 +77,8 @@ def components(rows: Sequence[tuple[float, int, int, float, float]], pixels: int
         axes.plot(variance, [row[searched] / scale for row in rows], color=ORANGE, marker="o", label="exhaustive search")
         axes.plot(variance, [row[chosen] / scale for row in rows], color=BLUE, ls="--", marker="x", label="variance > σ²")
         axes.set(xscale="log", xlabel="variance of the noise, σ²")
-    left.set(ylabel="squared error of a mask", yscale="log", title=f"{title}, {pixels:,} pixels")
+        priced(axes, {noise**2: cost for noise, cost in epsilons.items()})
+    left.set(ylabel="squared error", yscale="log", title=f"{title}, {pixels:,} pixels")
     right.set(ylabel="share of components kept", ylim=(0, None))
     right.legend(frameon=False, fontsize=8)
     return figure

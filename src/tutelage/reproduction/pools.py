@@ -21,7 +21,7 @@ from tutelage.reproduction.scans import BRATS, HIPPOCAMPUS, Scans
 Array = npt.NDArray[Any]
 Progress = Callable[[str, int, int], None]
 Made = TypeVar("Made")
-FORM = 7  # raise it when figures are computed otherwise: what was kept is then computed anew
+FORM = 7  # raise it when tables are computed otherwise: what was kept is then computed anew. Some figures have their own
 SMALL, FULL = 16, 64
 TEMPLATES = Path("sisi/raw_images")
 GRAIN = 0.6  # deviation of the grain on an animal of brightness 1, in small images
@@ -63,10 +63,10 @@ class Bench:
 
     @property
     def settings(self) -> str:
-        """Name what figures are computed with: what was kept under another name is computed anew."""
+        """Name what a figure is computed with: what was kept under another name is computed anew."""
         held = " and ".join((*(("scenes",) if self.draws else ()), *self.volumes)) or "nothing"
         size, shown = "small" if self.small else "full", ", public data" if self.public_data else ""
-        return f"form {FORM}, {size}, scale {self.scale:g}, {held}, seeds {self.seeds}{shown}"
+        return f"{size}, scale {self.scale:g}, {held}, seeds {self.seeds}{shown}"
 
     @property
     def shows(self) -> bool:

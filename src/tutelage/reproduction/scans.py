@@ -28,6 +28,7 @@ class Scans:
     patients: Array  # (volumes,): who is in each; a patient may have several
     parts: tuple[int, int, int]  # private, public and test patients, as proportions
     norm: float | None = None  # of a mask, from the literature; without one a quantile of the public masks'
+    thin: int = 1  # every so-many-th voxel of each axis was kept
 
     @classmethod
     def hippocampus(cls, folder: Path, *, thin: int = 1) -> Scans:
@@ -47,6 +48,10 @@ class Scans:
         ends = np.rint(np.cumsum(parts) * len(names) / sum(parts)).astype(int)
         return [np.flatnonzero(np.isin(self.patients, names[some])) for some in np.split(order, ends[:-1])]
 
+    def block(self, sides: tuple[int, ...]) -> tuple[int, ...]:
+        """Give a block of so many voxels of the scanner in voxels that were kept."""
+        return tuple(max(1, side // self.thin) for side in sides)
+
     def divided(self, *, seed: int = 0) -> tuple[Private, Public, Public]:
         """Divide the patients into those who are private, who are asked about, and who are tested on."""
         inside, asked, tested = self.split(self.parts, seed=seed)
@@ -64,4 +69,4 @@ def _read(name: str, volumes: Volumes, thin: int, parts: tuple[int, int, int], n
     pairs = [(image[(slice(None), *step)].copy(), mask[step].copy()) for image, mask in volumes.read()]
     images, masks = (np.stack(some) for some in zip(*pairs, strict=True))
     everyone = Public.of(images, masks, source=f"{name}, every {thin}. voxel" if thin > 1 else name)
-    return Scans(name=name, everyone=everyone, patients=volumes.patients, parts=parts, norm=norm)
+    return Scans(name=name, everyone=everyone, patients=volumes.patients, parts=parts, norm=norm, thin=thin)

@@ -13,9 +13,9 @@ from tutelage.console import unforeseen
 from tutelage.data.sources import MissingFiles
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.recipes.sections import unknown
-from tutelage.reproduction import activation, components, compression, curves, origin, stages
+from tutelage.reproduction import activation, components, compression, curves, naive, origin, stages, thesis
 from tutelage.reproduction.findings import Finding
-from tutelage.reproduction.pools import Bench
+from tutelage.reproduction.pools import FORM, Bench
 
 
 @final
@@ -26,17 +26,22 @@ class Item:
     name: str
     title: str
     make: Callable[[Bench], Finding]
+    form: int = FORM  # raised when it is computed otherwise
+
+    def settings(self, bench: Bench) -> str:
+        """Name what it is computed with."""
+        return f"form {self.form}, {bench.settings}"
 
 
 ITEMS = (
-    Item("theorem-4", "000 Theorem 4 and Eq. 13", components.theorem),
-    Item("components", "000 Fig. 1", components.search),
-    Item("naive", "000 Fig. 2", compression.naive),
+    Item("theorem-4", "000 Theorem 4 and Eq. 13", components.theorem, form=8),
+    Item("components", "000 Fig. 1", components.search, form=8),
+    Item("naive", "000 Fig. 2", naive.naive, form=8),
     Item("students", "000 Fig. 3", curves.students),
-    Item("thesis-compression", "002 Figs 4.1 and 4.2", compression.thesis),
+    Item("thesis-compression", "002 Figs 4.1 and 4.2", thesis.thesis, form=8),
     Item("thesis-stages", "002 Table 4.1 and Fig. 4.3", stages.thesis),
     Item("ball", "003 Fig. 2", activation.ball),
-    Item("compression", "003 Fig. 3", compression.compression),
+    Item("compression", "003 Fig. 3", compression.compression, form=compression.FORM),
     Item("teachers", "003 Fig. 4", curves.teachers),
     Item("stages", "003 Table 1", stages.tumours),
 )
@@ -53,7 +58,7 @@ def chosen(only: tuple[str, ...] = ()) -> list[Item]:
 
 def reproduce(item: Item, bench: Bench) -> Finding:
     """Make a figure, or read it where it is finished; missing files skip it, an error ends it, and both are told."""
-    folder, settings = bench.out / item.name, bench.settings
+    folder, settings = bench.out / item.name, item.settings(bench)
     kept = _kept(folder, settings)
     if kept is not None:
         return kept
@@ -81,7 +86,7 @@ def reproduce(item: Item, bench: Bench) -> Finding:
 def beside(findings: list[Finding], bench: Bench) -> list[Finding]:
     """Add the figures that were finished here before and not asked for now: the summary is of all of them."""
     now = {finding.name: finding for finding in findings}
-    every = [now.get(item.name) or _kept(bench.out / item.name, bench.settings) for item in ITEMS]
+    every = [now.get(item.name) or _kept(bench.out / item.name, item.settings(bench)) for item in ITEMS]
     return [finding for finding in every if finding is not None]
 
 
