@@ -11,7 +11,7 @@ from typing import Any, Literal, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import not_negative, positive, settle, sizes, whole
+from tutelage.codecs.checks import checked_folds, not_negative, positive, settle, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
 from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
@@ -68,11 +68,14 @@ class Blocks:
         centre: bool = True,
         clip: Literal["volume", "block"] = "volume",
         rank: int = 512,
+        folds: int = 0,
         quantile: float = QUANTILE,
     ) -> Blocks:
         """Find components of the blocks of public masks; without a number keep those whose variance exceeds the noise's.
 
-        Masks are read four times, a volume at a time. `centre=False` is the paper's encoder.
+        Masks are read four times, a volume at a time, and three times more for each fold. `centre=False` is the paper's encoder.
+        With `folds` ≥ 2 variances are measured on masks left out of the fit, which is better where masks are few: blocks of one
+        mask are alike, so that many blocks are no help.
         """
         targets = public_masks(public)
         shape, block = tuple(targets.shape[1:]), sizes("block", block)
@@ -82,23 +85,24 @@ class Blocks:
             raise RecipeError("`noise` must be given where `components` is not: it decides how many are kept. Got 0 instead.")
         not_negative(noise=noise)
         whole(rank=rank)
-        mean = np.zeros(math.prod(shape))
-        if centre:
-            mean = sum((rows.sum(axis=0) for rows in passes(targets)), mean) / len(targets)
-        places, width = math.prod(grid(shape, block)), math.prod(block)
-        stream = _deviating(targets, mean, shape, block)
-        spectrum = principal(stream, width, records=len(targets) * places, centre=False, rank=rank)
+        checked_folds(folds, len(targets))
+        every = np.arange(len(targets))
+        mean, spectrum = _components(targets, every, block, centre=centre, rank=rank)
+        squares = None
+        if folds:
+            spectrum, squares = _held_out(targets, spectrum, block, centre=centre, rank=rank, folds=folds)
         kept = spectrum.above(noise) if components is None else components
         whole(components=kept)
         if kept > len(spectrum.vectors):
             raise RecipeError(f"`components` must be at most the {len(spectrum.vectors)} found. Got {components!r} instead.")
+        places = math.prod(grid(shape, block))
         draft = cls(shape, block, spectrum, mean, np.zeros((places, kept)), 1.0, noise, clip)
-        squares = sum((draft.forward(rows) ** 2).sum(axis=0) for rows in passes(targets))
+        if squares is None:
+            squares = sum((draft.forward(rows) ** 2).sum(axis=0) for rows in passes(targets)).reshape(places, kept)
         if norm is None:
             norm = public_norm(targets, draft.forward, quantile=quantile)
-        variances = (squares / len(targets)).reshape(places, kept)
-        found = provenance(public, f"centre={bool(centre)}, rank={int(rank)}, along={spectrum.outline(kept)}")
-        return cls(shape, block, spectrum, mean, variances, norm, noise, clip, found)
+        how = f"centre={bool(centre)}, rank={int(rank)}, {f'folds={folds}, ' * bool(folds)}along={spectrum.outline(kept)}"
+        return cls(shape, block, spectrum, mean, squares[:, :kept] / len(targets), norm, noise, clip, provenance(public, how))
 
     @property
     def bound(self) -> Ball:
@@ -175,8 +179,36 @@ def _join(blocks: Array, shape: tuple[int, ...], block: tuple[int, ...]) -> Arra
     return padded[(slice(None), *(slice(size) for size in shape))].reshape(len(blocks), -1)
 
 
-def _deviating(targets: Array, mean: Array, shape: tuple[int, ...], block: tuple[int, ...]) -> Iterator[Array]:
+def _components(targets: Array, chosen: Array, block: tuple[int, ...], *, centre: bool, rank: int) -> tuple[Array, Spectrum]:
+    """Find the mean of the chosen masks, or zero, and the components of their blocks about it."""
+    shape = tuple(targets.shape[1:])
+    mean = np.zeros(math.prod(shape))
+    if centre:
+        mean = sum((rows.sum(axis=0) for rows in passes(targets, chosen)), mean) / len(chosen)
+    stream, records = _deviating(targets, chosen, mean, block), len(chosen) * math.prod(grid(shape, block))
+    return mean, principal(stream, math.prod(block), records=records, centre=False, rank=rank)
+
+
+def _held_out(
+    targets: Array, whole_fit: Spectrum, block: tuple[int, ...], *, centre: bool, rank: int, folds: int
+) -> tuple[Spectrum, Array]:
+    """Measure variances on masks that were left out: those of all places together, and sums of squares (blocks, components)."""
+    shape, fold = tuple(targets.shape[1:]), np.arange(len(targets)) % folds
+    places = math.prod(grid(shape, block))
+    squares, total = np.zeros((places, len(whole_fit.vectors))), 0.0
+    for number in range(folds):
+        mean, part = _components(targets, np.flatnonzero(fold != number), block, centre=centre, rank=rank)
+        count = min(len(part.vectors), squares.shape[1])
+        for rows in passes(targets, np.flatnonzero(fold == number)):
+            deviations = cut(rows - mean, shape, block)
+            squares[:, :count] += ((deviations @ part.vectors[:count].T) ** 2).sum(axis=0)
+            total += float((deviations**2).sum())
+    records = len(targets) * places
+    return Spectrum(whole_fit.mean, whole_fit.vectors, squares.sum(axis=0) / records, total / records), squares
+
+
+def _deviating(targets: Array, chosen: Array, mean: Array, block: tuple[int, ...]) -> Iterator[Array]:
     """Read the blocks (rows, voxels) that differ from the mean; the others would add nothing to a second moment."""
-    for rows in passes(targets):
-        blocks = cut(rows - mean, shape, block).reshape(-1, math.prod(block))
+    for rows in passes(targets, chosen):
+        blocks = cut(rows - mean, tuple(targets.shape[1:]), block).reshape(-1, math.prod(block))
         yield blocks[blocks.any(axis=1)]

@@ -38,6 +38,12 @@ def share(**named: float) -> None:
             raise RecipeError(f"`{name}` must lie in (0, 1]. Got {value!r} instead.")
 
 
+def checked_folds(folds: int, masks: int) -> None:
+    """Refuse a division of masks into one part, or into more parts than there are masks; 0 is none."""
+    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 0 or folds == 1 or folds > masks:
+        raise RecipeError(f"`folds` must be 0, or from 2 to the {masks} masks. Got {folds!r} instead.")
+
+
 def sizes(name: str, shape: Sequence[int]) -> tuple[int, ...]:
     """Give the shape of a mask as plain whole numbers."""
     if not isinstance(shape, (tuple, list)) or not shape:

@@ -10,7 +10,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.codecs.checks import not_negative, positive, settle, share, sizes, whole
+from tutelage.codecs.checks import checked_folds, not_negative, positive, settle, share, sizes, whole
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm, rounded
 from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
@@ -73,8 +73,7 @@ class PCA:
         whole(rank=rank)
         if components is None and not noise:
             raise RecipeError("`noise` must be given where `components` is not: it decides how many are kept. Got 0 instead.")
-        if isinstance(folds, bool) or not isinstance(folds, int) or folds < 0 or folds == 1 or folds > len(targets):
-            raise RecipeError(f"`folds` must be 0, or from 2 to the {len(targets)} masks. Got {folds!r} instead.")
+        checked_folds(folds, len(targets))
         if folds:
             spectrum = held_out(targets, centre=centre, rank=rank, folds=folds)
         else:

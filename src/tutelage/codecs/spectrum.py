@@ -11,6 +11,7 @@ import numpy.typing as npt
 from scipy import linalg
 
 from tutelage.codecs.fitting import hashed, passes
+from tutelage.codecs.sketch import REAL, Sketch
 from tutelage.privacy.errors import DataError
 
 Array = npt.NDArray[Any]
@@ -57,27 +58,33 @@ def principal(stream: Iterable[Array], width: int, *, records: int, centre: bool
     """Find up to `rank` components of `records` rows (passes, width).
 
     Exact when the covariance fits (width ≤ 4,096) or there are no more records than `rank`; otherwise rows are merged into
-    the best `rank` directions so far (Ross et al. 2008). Rows of zeros may be left out of a stream that is not centred.
+    the best `rank` directions so far. Rows of zeros may be left out of a stream that is not centred.
     """
     if records < 2:
         raise DataError(f"`public` must hold at least 2 masks. Got {records} instead.")
     rank = min(rank, width, records)
-    gathered = _Moments(width) if width <= _WIDE and records > _FEW else _Sketch(width, rank, centre)
+    gathered = (
+        _Moments(width, records, centre=centre)
+        if width <= _WIDE and records > _FEW
+        else Sketch(width, rank, records, centre=centre)
+    )
     for rows in stream:
         gathered.add(rows)
+    values, vectors = gathered.solve(rank)
     mean = gathered.sum / records if centre else np.zeros(width)
     freedom = records - 1 if centre else records
-    values, vectors = gathered.solve(mean, records, rank)
     total = max(0.0, gathered.squares - records * float(mean @ mean)) / freedom
-    values = np.maximum(values, 0.0) / freedom
-    real = values > 1e-12 * max(float(values.max(initial=0.0)), 1e-300)  # the rest is rounding, and its direction is arbitrary
-    if not real.any():
+    if not len(values):
         raise DataError("`public` must hold masks that differ. Got equal or empty ones instead.")
-    values, vectors = values[real], vectors[real]
-    # Signs are free: make the first of the largest entries positive. Mirrored masks have pairs that rounding alone orders.
-    sizes = np.abs(vectors)
-    peaks = np.take_along_axis(vectors, (sizes >= 0.999999 * sizes.max(axis=1, keepdims=True)).argmax(axis=1)[:, None], axis=1)
-    return Spectrum(mean, vectors * np.sign(peaks), values, total)
+    for row in vectors:  # signs are free
+        row *= _sign(row)
+    return Spectrum(mean, vectors, values / freedom, total)
+
+
+def _sign(vector: Array) -> float:
+    """Make the first of the largest entries positive. Mirrored masks have pairs that rounding alone orders."""
+    sizes = np.abs(vector)
+    return float(np.sign(vector[(sizes >= 0.999999 * sizes.max()).argmax()]))
 
 
 def held_out(masks: Array, *, centre: bool, rank: int, folds: int) -> Spectrum:
@@ -103,8 +110,9 @@ def held_out(masks: Array, *, centre: bool, rank: int, folds: int) -> Spectrum:
 class _Moments:
     """Add up the whole second moment."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, records: int, *, centre: bool) -> None:
         self.sum, self.squares, self._second = np.zeros(width), 0.0, np.zeros((width, width))
+        self._records, self._centre = records, centre
 
     def add(self, rows: Array) -> None:
         """Take in rows (passes, width)."""
@@ -112,47 +120,13 @@ class _Moments:
         self.squares += float((rows**2).sum())
         self._second += rows.T @ rows
 
-    def solve(self, mean: Array, records: int, rank: int) -> tuple[Array, Array]:
-        """Give scatter values and directions, largest first."""
-        scatter = self._second - records * np.outer(mean, mean)
-        width = len(mean)
+    def solve(self, rank: int) -> tuple[Array, Array]:
+        """Give scatter values and directions, largest first; those that are rounding are left out."""
+        scatter = self._second
+        if self._centre:
+            scatter -= np.outer(self.sum, self.sum) / self._records
+        width = len(scatter)
         values, columns = linalg.eigh(scatter, subset_by_index=[width - rank, width - 1], overwrite_a=True)
-        return values[::-1], np.ascontiguousarray(columns[:, ::-1].T)
-
-
-@final
-class _Sketch:
-    """Keep the best `rank` directions of what was seen, merged with each new pass."""
-
-    def __init__(self, width: int, rank: int, centre: bool) -> None:
-        self.sum, self.squares = np.zeros(width), 0.0
-        self._rank, self._centre, self._seen = rank, centre, 0
-        self._kept, self._waiting = np.empty((0, width)), [np.empty((0, width))]  # kept rows: value · direction
-
-    def add(self, rows: Array) -> None:
-        """Take in rows (passes, width); they wait until there are as many as directions."""
-        self.sum += rows.sum(axis=0)
-        self.squares += float((rows**2).sum())
-        self._waiting.append(rows)
-        if sum(map(len, self._waiting)) >= self._rank:
-            self._merge()
-
-    def _merge(self) -> None:
-        rows = np.concatenate(self._waiting)
-        self._waiting = [rows[:0]]
-        if not len(rows):
-            return
-        stack = [self._kept, rows]
-        if self._centre:  # scatter about the joint mean = both scatters + one row for the distance between the means
-            mean, before = rows.mean(axis=0), (self.sum - rows.sum(axis=0)) / max(1, self._seen)
-            weight = np.sqrt(self._seen * len(rows) / (self._seen + len(rows)))
-            stack = [self._kept, rows - mean, weight * (before - mean)[None]]
-        _, values, vectors = linalg.svd(np.concatenate(stack), full_matrices=False, overwrite_a=True, check_finite=False)
-        self._kept = (values[:, None] * vectors)[: self._rank]
-        self._seen += len(rows)
-
-    def solve(self, mean: Array, records: int, rank: int) -> tuple[Array, Array]:
-        """Give scatter values and directions, largest first."""
-        self._merge()
-        lengths = np.linalg.norm(self._kept, axis=1)
-        return lengths**2, self._kept / np.where(lengths > 0, lengths, 1.0)[:, None]
+        values, columns = np.maximum(values[::-1], 0.0), columns[:, ::-1]
+        real = int((values > REAL * values.max(initial=0.0)).sum())
+        return values[:real], np.ascontiguousarray(columns[:, :real].T)

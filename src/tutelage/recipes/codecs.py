@@ -69,6 +69,7 @@ class BlocksSection(_Clipped):
     centre: bool = True
     clip: Literal["volume", "block"] = "volume"
     rank: Count = 512
+    folds: Annotated[int, Field(ge=0)] = 0
     shrink: bool = True
 
 

@@ -102,9 +102,9 @@ class _Builder:
             return Wavelet(self.shape, np.arange(read.kept), norm, read.wavelet, read.levels)
         if read.kind == "wavelet":
             return Wavelet.fit(self.masks, kept=read.kept, wavelet=read.wavelet, levels=read.levels, norm=read.norm, **given)
-        given |= {"centre": read.centre, "rank": read.rank}
+        given |= {"centre": read.centre, "rank": read.rank, "folds": read.folds}
         kind: Any = Blocks if read.kind == "blocks" else PCA
-        given |= {"block": read.block, "clip": read.clip} if kind is Blocks else {"folds": read.folds}
+        given |= {"block": read.block, "clip": read.clip} if kind is Blocks else {}
         if read.components is None:
             return self._priced(kind, read, bound, given)
         return kind.fit(self.masks, components=read.components, norm=read.norm, **given)

@@ -15,7 +15,7 @@ from tutelage.codecs.pixels import Pixels
 from tutelage.data.dataset import Public
 from tutelage.metrics import cross_entropy
 from tutelage.reproduction import drawing
-from tutelage.reproduction.components import BLOCK
+from tutelage.reproduction.components import BLOCK, FOLDS
 from tutelage.reproduction.compression import behind, packed, table
 from tutelage.reproduction.findings import Finding
 from tutelage.reproduction.pools import Array, Bench
@@ -52,7 +52,7 @@ def entropies(bench: Bench, name: str) -> drawing.Curves:
     coders = {trained: packed(bench, public, 16, "clip", trained) for trained in (0.1, 0.5)}
     found: drawing.Curves = {"naive": (SIGMAS, [_entropy(pixels, fresh, sigma * pixels.norm) for sigma in SIGMAS])}
     few = name != "scenes"
-    first = PCA.fit(public, components=min(64, len(public) // 2), centre=False, folds=min(10, len(public)) if few else 0)
+    first = PCA.fit(public, components=min(64, len(public) // 2), centre=False, folds=min(FOLDS, len(public)) if few else 0)
     norm, spectrum = first.norm, first.spectrum  # the clip that the noise counts in, before the criterion knows it
     kept = [PCA(first.shape, spectrum, spectrum.above(sigma * norm), norm, sigma * norm) for sigma in SIGMAS]
     found["PCA, criterion and shrinking"] = (SIGMAS, _entropies(kept, fresh))
@@ -67,7 +67,7 @@ def entropies(bench: Bench, name: str) -> drawing.Curves:
 def blocked(public: Public, block: tuple[int, ...], sigmas: Sequence[float]) -> list[Blocks]:
     """Fit the paper's components of blocks once; for every noise keep those whose variance exceeds it, and shrink them."""
     norm = public_norm(np.asarray(public.targets))
-    first = Blocks.fit(public, block=block, noise=min(sigmas) * norm, norm=norm, centre=False, rank=len(public))
+    first = Blocks.fit(public, block=block, noise=min(sigmas) * norm, norm=norm, centre=False, folds=min(FOLDS, len(public)))
 
     def under(noise: float) -> Blocks:
         kept = first.spectrum.above(noise)

@@ -1,0 +1,83 @@
+"""The best directions of rows that are read once: little more is held than those directions."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy import linalg
+
+Array = npt.NDArray[Any]
+REAL = 1e-12  # of the largest scatter: what is less is rounding, and its direction is arbitrary
+_COLUMNS = 1 << 14  # that are turned at a time
+_VALUES = 1 << 23  # that may wait in any case: 64 MiB
+
+
+@final
+class Sketch:
+    """Keep the best `rank` directions of what was seen, and merge new rows into them (Ross et al. 2008).
+
+    Rows wait in the same array until there are as many as directions, or as are small, and all are turned in place. So it holds
+    twice `rank` rows, or all there are, where an SVD would hold six times `rank`; every merge forgets something, so many rows
+    are better merged at once.
+    """
+
+    def __init__(self, width: int, rank: int, records: int, *, centre: bool) -> None:
+        self.sum, self.squares = np.zeros(width), 0.0
+        self._rank, self._centre = rank, centre
+        self._seen = self._kept = self._filled = 0  # records merged, directions held, and rows of the array in use
+        held = min(records, rank + max(rank, _VALUES // width))
+        self._rows = np.empty((held + centre, width))  # value · direction, then what waits; one for the means' distance
+
+    def add(self, rows: Array) -> None:
+        """Take in rows (passes, width)."""
+        self.squares += float(np.einsum("ij,ij->", rows, rows))
+        room = len(self._rows) - self._centre
+        while len(rows):
+            some, rows = rows[: room - self._filled], rows[room - self._filled :]
+            self._rows[self._filled : self._filled + len(some)] = some
+            self._filled += len(some)
+            if self._filled == room:
+                self._merge()
+
+    def _merge(self) -> None:
+        waiting = self._rows[self._kept : self._filled]
+        count = len(waiting)
+        if not count:
+            return
+        added = waiting.sum(axis=0)
+        if self._centre:  # scatter about the joint mean = both scatters + one row for the distance between the means
+            mean = added / count
+            waiting -= mean
+            if self._seen:
+                weight = np.sqrt(self._seen * count / (self._seen + count))
+                np.multiply(weight, self.sum / self._seen - mean, out=self._rows[self._filled])
+                self._filled += 1
+        self.sum += added
+        self._seen += count
+        used = self._rows[: self._filled]
+        columns = linalg.eigh(used @ used.T, check_finite=False)[1]
+        self._kept = self._filled = min(self._rank, len(used))
+        self._turn(columns[:, ::-1][:, : self._kept], used)
+
+    def _turn(self, columns: Array, rows: Array) -> None:
+        """Put combinations of rows in the first ones' place, a few columns at a time."""
+        for start in range(0, rows.shape[1], _COLUMNS):
+            part = slice(start, start + _COLUMNS)
+            self._rows[: columns.shape[1], part] = columns.T @ rows[:, part]
+
+    def solve(self, rank: int) -> tuple[Array, Array]:
+        """Give scatter values and directions, largest first; those that are rounding are left out."""
+        self._merge()
+        rows = self._rows[: min(rank, self._kept)]
+        values = np.einsum("ij,ij->i", rows, rows)
+        rows = rows[: int((values > REAL * values.max(initial=0.0)).sum())]
+        values = values[: len(rows)]
+        rows /= np.sqrt(values)[:, None]
+        # Turned by the squares of their lengths, short ones are at right angles to long ones up to rounding times the ratio.
+        # They are nearly orthonormal, so the triangle that makes them so is nearly one, and leaves the longest as they are.
+        if len(rows):
+            triangle = linalg.cholesky(rows @ rows.T, lower=True, check_finite=False)
+            self._turn(linalg.solve_triangular(triangle, np.eye(len(rows)), lower=True).T, rows)
+        return values, rows
