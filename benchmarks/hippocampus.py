@@ -58,7 +58,7 @@ COMPONENTS = 32  # of codecs that are learned from public masks: 40 of them hold
 BLOCK = (16, 16, 16)
 SELECTED = "wavelet, chosen by teachers"
 REGIONS = 64  # of neighbouring grey
-VOTED = 14  # supervoxels, each about as large as those 3.4 cm³, of which a teacher votes for one
+VOTED = 14  # supervoxels, each about as large as those 3.4 cm³, of which a teacher votes for one: every scan holds a hippocampus
 CHOSEN = {1.0: 100, 3.0: 30, 8.0: 100}  # wavelets that teachers choose, for each ε: what was best with true masks (sparse.py)
 COPIES = 16  # bent copies of each public mask for a network, which would learn 40 masks by heart
 
@@ -197,7 +197,7 @@ def codecs(public: Public, names: Sequence[str], count: int, how: argparse.Names
         SELECTED: (lambda _: wavelets(int(np.prod(SIZE))), "true masks, for its threshold"),
         "regions": (lambda _: Regions(SIZE, REGIONS, NORM, "levels"), "no mask"),
         "supervoxels": (lambda _: Regions(SIZE, REGIONS, NORM), "no mask"),
-        "region votes": (lambda _: RegionVotes(SIZE, VOTED, "superpixels", share=0.2), "no mask"),
+        "region votes": (lambda _: RegionVotes(SIZE, VOTED, "superpixels", share=0.01), "no mask"),
         "rescaled": (lambda _: Rescaled.fit(DCT(SIZE, FREQUENCIES, NORM), public), "public masks"),
         "blocks": (lambda _: Blocks.fit(public, block=BLOCK, components=COMPONENTS), "public masks"),
         "pca": (lambda _: PCA.fit(public, components=COMPONENTS, folds=5), "public masks"),
@@ -496,8 +496,9 @@ def baseline_rows(everyone: Private, how: argparse.Namespace) -> None:
 
     bench = direct.Bench(DELTA, how.device, how.chunk)
     splits = {split: divided(everyone, split) for split in how.split}
+    descents = [one for one in direct.DESCENTS if how.optimizer in (None, one.get("optimizer", "adam"))]
     kinds = {
-        "DP-SGD": (how.dpsgd, bench.descent, direct.DESCENTS),
+        "DP-SGD": (how.dpsgd, bench.descent, descents),
         "FedAvg": (how.fedavg, bench.federation, direct.FEDERATIONS),
     }
     begin = time.perf_counter()
@@ -533,7 +534,7 @@ class Opened:
 
 KEYS = (
     "what", "codec", "needs", "aligned", "free", "began", "epsilon", "division", "teachers", "plain_teachers", "latent_steps",
-    "widths", "steps", "learning_rate", "rounds", "local_steps", "local_rate", "clip", "plain",
+    "widths", "steps", "optimizer", "momentum", "learning_rate", "rounds", "local_steps", "local_rate", "clip", "plain",
 )  # fmt: skip
 
 
@@ -598,6 +599,7 @@ def main() -> None:
     parser.add_argument("--plain-teachers", action="store_true", help="teachers that see their patient as it is")
     parser.add_argument("--codec-steps", type=int, default=1000, help="of an autoencoder's training")
     parser.add_argument("--dpsgd", action="store_true", help="this baseline alone, without teachers")
+    parser.add_argument("--optimizer", choices=["adam", "sgd"], help="of DP-SGD: try its settings alone")
     parser.add_argument("--fedavg", action="store_true", help="likewise")
     parser.add_argument("--minutes", type=float, default=5.0, help="for each baseline; fewer settings are tried in less")
     parser.add_argument("--device", default="auto")

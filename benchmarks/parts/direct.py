@@ -31,6 +31,7 @@ AGAIN = 6  # settings that are tried again at every other ε: what suits much no
 # The noise on a gradient grows with the root of its length, so small networks come first. With Adam the clip matters only
 # where it is above most gradients' norms: then it adds noise and takes nothing off. "plain": without warps.
 TINY, SMALL, DEEP, WIDE = "2-4", "4-8", "4-8-16", "8-16-32"  # 1,277, 4,929, 22,305 and 88,673 parameters
+PLAINLY: Setting = {"optimizer": "sgd", "momentum": 0.0}
 DESCENTS: tuple[Setting, ...] = (
     {"widths": SMALL, "steps": 150, "learning_rate": 1e-2, "clip": 0.1, "plain": True},
     {"widths": SMALL, "steps": 30, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
@@ -45,6 +46,13 @@ DESCENTS: tuple[Setting, ...] = (
     {"widths": SMALL, "steps": 150, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
     {"widths": WIDE, "steps": 60, "learning_rate": 1e-2, "clip": 0.1, "plain": True},
     {"widths": DEEP, "steps": 150, "learning_rate": 1e-2, "clip": 0.1},
+    # Adam gives a coordinate that is all noise as long a step as any other, plain descent does not: for small ε.
+    {"widths": SMALL, "steps": 20, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
+    {"widths": TINY, "steps": 20, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
+    {"widths": SMALL, "steps": 20, "learning_rate": 10.0, "clip": 0.1, "plain": True, **PLAINLY},
+    {"widths": TINY, "steps": 40, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
+    {"widths": SMALL, "steps": 20, "learning_rate": 1.0, "clip": 1.0, "plain": True, **PLAINLY},
+    {"widths": SMALL, "steps": 40, "learning_rate": 1.0, "clip": 0.1, "plain": True, **PLAINLY},
 )
 FEDERATIONS: tuple[Setting, ...] = (
     {"widths": SMALL, "rounds": 20, "local_steps": 4, "local_rate": 0.3, "clip": 0.3, "plain": True},
@@ -67,7 +75,8 @@ class Bench:
 
     def descent(self, epsilon: float, setting: Setting, shape: tuple[int, ...]) -> DPSGD:
         """Plan DP-SGD: every patient in every step, averaged weights."""
-        told = {name: setting[name] for name in ("steps", "learning_rate", "clip")}
+        names = ("steps", "learning_rate", "clip", "optimizer", "momentum")
+        told = {name: setting[name] for name in names if name in setting}
         return DPSGD(
             network(setting, shape), epsilon=epsilon, delta=self.delta, averaging=0.9, multiplicity=1, chunk=self.chunk,
             augmentation=warps(setting), device=self.device, **told,
