@@ -598,6 +598,23 @@ def test_networks_of_the_papers_are_held_to_the_data(old: str, new: str, message
     assert message in str(refused.value)
 
 
+@pytest.mark.parametrize("learner", ["masks", "latent"])
+def test_a_student_s_window_has_as_many_sides_as_a_mask(learner: str) -> None:
+    pytest.importorskip("torch")
+    from tutelage.recipes import segmenters
+
+    text = coded(DCT).replace('learner = "masks"', f'learner = "{learner}"')
+    for window, right in (("[8, 8]", True), ("[8, 8, 8]", False)):
+        recipe = parse(text + f"\n[student.{learner}]\nwindow = {window}")
+        if right:
+            segmenters.check(recipe)
+        else:
+            with pytest.raises(
+                RecipeError, match=rf"`student.{learner}.window` must have 2 sizes, one per side. Got \(8, 8, 8\)"
+            ):
+                segmenters.check(recipe)
+
+
 def test_the_words_for_networks_are_those_that_can_be_built() -> None:
     pytest.importorskip("torch")
     from tutelage.nets.presets import PRESETS, Preset

@@ -143,6 +143,33 @@ def test_threshold_and_window_go_into_the_model() -> None:
     assert (model.threshold, model.window, model.began) == (0.3, (8, 8), None)
 
 
+def test_a_student_learns_through_its_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    images, masks = blobs(30, 0)
+    seen, real = set(), stack.train_masks
+
+    def watched(factory, inputs, targets, **given):
+        seen.update({tuple(inputs.shape), *(tuple(some.shape) for some in targets)})
+        return real(factory, inputs, targets, **given)
+
+    monkeypatch.setattr(stack, "train_masks", watched)
+    answers = answered(masks, 0.1, chosen=range(2, 30))
+    model = student(TRAINING, window=(8, 8)).fit(Public.of(images), answers)
+    assert seen == {(28 * 4, 1, 8, 8), (28 * 4, 8, 8)}  # four of every image that was asked about, never a whole one
+    new, truth = blobs(20, 1)
+    assert dice(model.predict(new), truth).mean() > 0.6  # of a quarter at a time, under noise
+    with monkeypatch.context() as changed:  # and where the pool is larger than memory
+        changed.setattr(pieces, "HELD", 0)
+        mapped = student(window=(8, 8)).fit(Public.of(images), answers)
+    assert same(mapped, student(window=(8, 8)).fit(Public.of(images), answers))
+
+
+def test_a_window_of_the_images_size_or_more_changes_nothing() -> None:
+    images, masks = blobs(10, 0)
+    whole = student().fit(Public.of(images), Answers.exact(masks))
+    for window in ((16, 16), (20, 99)):
+        assert same(whole, student(window=window).fit(Public.of(images), Answers.exact(masks)))
+
+
 def test_without_a_network_the_images_shape_makes_one() -> None:
     images, masks = blobs(4, 0)
     model = MaskStudent(training=replace(QUICK, steps=1), device="cpu").fit(Public.of(images), Answers.exact(masks))

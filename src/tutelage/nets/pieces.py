@@ -122,11 +122,11 @@ def gathered(inputs: Source, targets: Source, rows: Tensor) -> tuple[Tensor, Ten
     return inputs[flat], targets[flat], torch.arange(len(flat), device=rows.device).view_as(rows)
 
 
-def images_of(inputs: Any, records: Array, device: torch.device) -> Source:
-    """Give some images of a pool: as one tensor, or as pieces where that would be larger than an array should be in memory."""
-    pieces = Pieces.inputs(inputs, records=np.asarray(records)).on(device)
+def images_of(inputs: Any, records: Array, device: torch.device, places: Sequence[Place] | None = None) -> Source:
+    """Give some images of a pool, or windows of them: as one tensor, or as pieces where that would be too large for memory."""
+    pieces = Pieces.inputs(inputs, places, records=np.asarray(records)).on(device)
     if pieces.nbytes <= HELD:
-        return as_inputs(np.asarray(inputs)[records]).to(device)
+        return as_inputs(np.asarray(inputs)[records]).to(device) if places is None else pieces.whole()
     return pieces.whole() if _fits(pieces.nbytes, device) else pieces
 
 

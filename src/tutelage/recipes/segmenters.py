@@ -137,13 +137,13 @@ def _drawn(checked: Any) -> dict[str, Any]:
     return {"threshold": checked.threshold, "window": checked.window}
 
 
-def network(section: Any, inputs: Any, place: str) -> Any:
+def network(section: Any, inputs: Any, place: str, window: tuple[int, ...] | None) -> Any:
     """Build the factory of a U-Net for images or volumes of this shape, or through this window."""
     from tutelage.nets.inputs import as_inputs
     from tutelage.nets.unet import UNet
 
     channels, *space = as_inputs(inputs[:1]).shape[1:]
-    shape = (channels, *_looked_at(section, tuple(space)))
+    shape = (channels, *_looked_at(window, tuple(space)))
     try:
         if section.network is not None:
             return preset(section, shape)
@@ -161,9 +161,14 @@ def preset(section: Any, shape: tuple[int, ...]) -> Any:
     return found
 
 
-def _looked_at(section: Any, space: tuple[int, ...]) -> tuple[int, ...]:
+def _learned_through(recipe: Recipe) -> tuple[int, ...] | None:
+    """Give the window of a student that learns from windows; one that learns from codes must see a whole mask."""
+    found: tuple[int, ...] | None = settings(recipe)["window"] if recipe.student.learner == "masks" else None
+    return found
+
+
+def _looked_at(window: tuple[int, ...] | None, space: tuple[int, ...]) -> tuple[int, ...]:
     """Give the size of what a network sees in one go."""
-    window = getattr(section, "window", None)
     return space if window is None else tuple(min(have, want) for have, want in zip(space, window, strict=True))
 
 
@@ -174,7 +179,7 @@ def teachers(recipe: Recipe, inputs: Any, *, device: str, engine: Any, checkpoin
     from tutelage.teachers.segmenter import Segmenter
 
     made = Segmenter(
-        network(recipe.teachers, inputs, "teachers"),
+        network(recipe.teachers, inputs, "teachers", recipe.teachers.window),
         training=training(recipe),
         engine=engine,
         device=device,
@@ -192,7 +197,8 @@ def student(recipe: Recipe, public: Public, *, device: str) -> Callable[[], Any]
     from tutelage.students.masks import MaskStudent
 
     kind: Any = {"masks": MaskStudent, "latent": LatentStudent}[recipe.student.learner]
-    factory, given = network(recipe.student, public.inputs, "student"), settings(recipe)
+    given = settings(recipe)
+    factory = network(recipe.student, public.inputs, "student", _learned_through(recipe))
     if given["threshold"] == "public":
         place = f"student.{recipe.student.learner}"
         if public.targets is None:
@@ -216,7 +222,13 @@ def check(recipe: Recipe) -> None:
         if section.kind == regions.KIND:
             regions.network(section, place)
             continue
-        space = _looked_at(section, sets.shape(recipe.data))
+        window = recipe.teachers.window if section is recipe.teachers else settings(recipe)["window"]
+        sides = len(sets.shape(recipe.data))
+        if window is not None and len(window) != sides:  # the teachers' was looked at before
+            where = f"student.{recipe.student.learner}.window"
+            raise RecipeError(f"`{where}` must have {sides} sizes, one per side. Got {window!r} instead.")
+        seen = window if section is recipe.teachers else _learned_through(recipe)
+        space = _looked_at(seen, sets.shape(recipe.data))
         try:
             if section.network is not None:
                 preset(section, (PRESETS[section.network][1], *space))

@@ -26,7 +26,7 @@ from tutelage.reproduction.prices import FIRST, Price
 FORM = 8  # of these curves
 SIGMAS, KEPT = (0.0, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, FIRST.point), 16  # of 003 Fig. 3, right; the last one is honest
 BLOCK = (24, 24, 24)  # voxels of BraTS
-BLOCKED, APART = "PCA of blocks", "PCA of blocks, each clipped"  # the latter as published
+BLOCKED, APART = "PCA of blocks", "PCA of blocks, each clipped"
 OWN, SPARSE = "Wavelet, each mask's largest", "Wavelet, sparse vectors"
 LINEAR = ("PCA", "DCT", "Wavelet")
 _VALID = {2: 200, 3: 50}  # public masks on which a threshold is chosen, by their axes
@@ -150,9 +150,10 @@ def compression(bench: Bench) -> Finding:
             f"({sparse.price(0.075):.0f} at σ = 0.075). The other wavelet curve has one set for all, fixed on public masks. "
             "Published, on BraTS: wavelets win at weak compression, autoencoders at strong.",
             FIRST.told,
-            "Volumes were cut into blocks there before PCA, and each block was clipped, to 1/√B of the whole mask's norm for B "
-            f"blocks: «{APART}». That costs the noise of the ball around it and lets less through; «{BLOCKED}» clips the whole "
-            "mask, as all other curves do. Where blocks are more than the variables, each has one.",
+            "Volumes were cut into blocks there before PCA, and each of B blocks was clipped to 1/√B of a whole mask's norm; in "
+            f"which unit masks were it does not say. «{APART}» does that with C: it costs the noise of the ball around it, and "
+            f"masks that fill few blocks lose most. «{BLOCKED}» clips the whole mask, as all other curves do. Where blocks are "
+            "more than the variables, each has one.",
         ),
     )
 

@@ -25,6 +25,7 @@ class MaskStudent:
     """Learn from masks as they were decoded, clipped to [0, 1]: as shares, so that a doubtful pixel is a doubtful label.
 
     A network that ends in finding nothing, though the masks' mean shows something, begins again from other weights.
+    With a `window` it learns from windows of that size, cut side by side, and looks at larger inputs through such that overlap.
     `threshold` is from which share on a pixel belongs to the mask; or public data with masks, on which it is chosen.
     """
 
@@ -47,7 +48,7 @@ class MaskStudent:
 
     def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
         """Learn from several sets of answers about the same questions, a student each."""
-        images, masks = lessons(public, sets, pick_device(self.device))
+        images, masks = lessons(public, sets, pick_device(self.device), self.window)
         factory = self.network or UNet(shape=tuple(images.shape[1:]))
         given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
         look = Look(lambda state: MaskModel(factory, state, **given), public.inputs, sets[0].chosen)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tutelage.answers import Answers
 from tutelage.data.dataset import Public
-from tutelage.nets.masks import MaskModel
+from tutelage.nets.masks import MaskModel, windows
 from tutelage.nets.networks import Factory
 from tutelage.nets.pieces import Pieces, Source, images_of
 from tutelage.nets.recorded import train_recorded
@@ -29,12 +29,18 @@ LOOKED_AT = 8  # images, to see whether a network finds anything
 log = logging.getLogger("tutelage.students")
 
 
-def lessons(public: Public, sets: Sequence[Answers], device: torch.device) -> tuple[Source, list[Any]]:
-    """Give the images that were asked about, and every set's masks as shares; what is larger than memory is read when needed."""
-    images = images_of(public.inputs, sets[0].chosen, device)
-    if isinstance(images, Pieces):
-        return images, [Pieces.masks(answers.values, clip=True) for answers in sets]
-    return images, [np.clip(answers.values, 0, 1) for answers in sets]
+def lessons(
+    public: Public, sets: Sequence[Answers], device: torch.device, window: tuple[int, ...] | None = None
+) -> tuple[Source, list[Any]]:
+    """Give the images that were asked about, and every set's masks as shares: whole, or in windows that lie side by side.
+
+    What is larger than memory is read when needed.
+    """
+    space = sets[0].values.shape[1:]
+    places = None if window is None else list(windows(space, window, overlap=False))
+    images = images_of(public.inputs, sets[0].chosen, device, places)
+    masks = [Pieces.masks(answers.values, places, clip=True) for answers in sets]
+    return images, masks if isinstance(images, Pieces) else [some.whole().numpy() for some in masks]
 
 
 def train_masks(
