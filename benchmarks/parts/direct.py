@@ -46,7 +46,8 @@ DESCENTS: tuple[Setting, ...] = (
     {"widths": SMALL, "steps": 150, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
     {"widths": WIDE, "steps": 60, "learning_rate": 1e-2, "clip": 0.1, "plain": True},
     {"widths": DEEP, "steps": 150, "learning_rate": 1e-2, "clip": 0.1},
-    # Adam gives a coordinate that is all noise as long a step as any other, plain descent does not: for small ε.
+    # Adam gives a coordinate that is all noise as long a step as any other, plain descent does not: for small ε, where only what
+    # was among the best at the largest is tried; so `--optimizer sgd --epsilons 1` tries them there alone.
     {"widths": SMALL, "steps": 20, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
     {"widths": TINY, "steps": 20, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
     {"widths": SMALL, "steps": 20, "learning_rate": 10.0, "clip": 0.1, "plain": True, **PLAINLY},

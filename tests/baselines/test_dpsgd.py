@@ -18,6 +18,7 @@ from tutelage.baselines.gradients import built, trainable, unit_gradients  # noq
 from tutelage.data.dataset import Private  # noqa: E402
 from tutelage.nets.augmentation import Augmentation  # noqa: E402
 from tutelage.nets.networks import ConvNet, Perceptron  # noqa: E402
+from tutelage.nets.slices import Slices  # noqa: E402
 from tutelage.nets.unet import UNet  # noqa: E402
 from tutelage.nets.warps import Warp  # noqa: E402
 from tutelage.privacy.errors import BudgetExceeded, DataError, RecipeError  # noqa: E402
@@ -89,6 +90,12 @@ def test_a_strangers_network_sees_one_unit_at_a_time(monkeypatch: pytest.MonkeyP
     assert moved() <= plan.sensitivity()
     monkeypatch.setattr(dpsgd, "sampled", lambda _: True)
     assert moved() > 1.5 * plan.sensitivity()
+
+
+def test_slices_are_not_taken_for_records() -> None:
+    plane = torch.nn.Conv2d(1, 1, 3, padding=1)
+    assert dpsgd.sampled(plane)
+    assert not dpsgd.sampled(Slices(plane))
 
 
 def test_one_unit_can_move_it_by_the_diameter() -> None:

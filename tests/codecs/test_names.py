@@ -57,7 +57,7 @@ def test_threads_do_not_change_a_name() -> None:
 
 def solving(monkeypatch: pytest.MonkeyPatch, change: Callable[[np.ndarray], np.ndarray]) -> None:
     """Let both ways of finding directions find others."""
-    for way in (spectrum._Sketch, spectrum._Moments):
+    for way in (spectrum.Sketch, spectrum._Moments):
 
         def solve(self: Any, *given: Any, found: Any = way.solve) -> Any:
             values, vectors = found(self, *given)
@@ -86,8 +86,17 @@ def test_what_was_asked_of_a_fit_is_in_its_name(public: Public) -> None:
     plain: dict[str, Any] = {"components": 4, "norm": 9.0}
     asked: list[dict[str, Any]] = [{}, {"centre": False}, {"rank": 100}, {"folds": 3}, {"noise": 0.1}, {"components": 5}]
     assert len({repr(PCA.fit(public, **{**plain, **more})) for more in asked}) == 6
-    asked = [{}, {"centre": False}, {"rank": 9}, {"block": (8, 4)}, {"noise": 0.1}, {"clip": "block"}, {"components": 5}]
-    assert len({repr(Blocks.fit(public, **{"block": (4, 4), **plain, **more})) for more in asked}) == 7
+    asked = [
+        {},
+        {"centre": False},
+        {"rank": 9},
+        {"block": (8, 4)},
+        {"noise": 0.1},
+        {"clip": "block"},
+        {"components": 5},
+        {"folds": 3},
+    ]
+    assert len({repr(Blocks.fit(public, **{"block": (4, 4), **plain, **more})) for more in asked}) == 8
     codec = DCT((16, 12), 9, 1.0)
     assert repr(Flips.fit(codec, public, norm=3.0)) != repr(Flips.fit(codec, public, norm=3.0, reference="nothing"))
     assert repr(Rescaled.fit(codec, public)) != repr(Rescaled.fit(codec, public, floor=0.5))

@@ -7,6 +7,7 @@ import pytest
 
 from tutelage.codecs import sketch
 from tutelage.codecs.sketch import Sketch
+from tutelage.privacy.errors import DataError
 
 
 def gathered(rows: np.ndarray, rank: int, *, centre: bool = False, parts: int = 7) -> Sketch:
@@ -53,7 +54,14 @@ def test_directions_are_orthonormal_though_some_have_a_billionth_of_the_variance
 def test_no_rows_and_rows_of_zeros_have_no_direction() -> None:
     assert len(gathered(np.zeros((6, 4)), 3).solve(3)[0]) == 0
     assert len(Sketch(4, 3, 6, centre=False).solve(3)[0]) == 0
-    assert len(gathered(np.ones((6, 4)), 3, centre=True).solve(3)[0]) == 0
+    for height in (1.0, 0.1):  # a tenth is rounded
+        assert len(gathered(np.full((6, 4), height), 3, centre=True).solve(3)[0]) == 0
+
+
+def test_more_rows_than_were_counted_are_refused() -> None:
+    found = gathered(np.eye(4), 4)
+    with pytest.raises(DataError, match="`records` must count all rows"):
+        found.add(np.ones((1, 4)))
 
 
 def test_little_more_than_the_directions_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +72,9 @@ def test_little_more_than_the_directions_is_held(monkeypatch: pytest.MonkeyPatch
     found = Sketch(width, rank, 60, centre=True)
     for _ in range(60):
         found.add(rng.random((1, width)))
-    found.solve(rank)
-    peak = tracemalloc.get_traced_memory()[1]
+    values, vectors = found.solve(rank)
+    kept, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+    assert len(vectors) == len(values) == rank
+    assert kept < 1.3 * rank * width * 8  # the directions, and one sum of all rows
     assert peak < 2.8 * rank * width * 8  # 2 · rank, one row for the means, and what reads and adds them

@@ -16,6 +16,7 @@ def test_the_published_noise_costs_what_it_costs() -> None:
     assert FIRST.epsilon(0.075) == pytest.approx(404.55, abs=0.01)  # 125.94 is claimed
     assert THESIS.epsilon(1.46 / radius(16)) == pytest.approx(1188, abs=2)  # (2, 1e-7) is claimed
     assert FIRST.epsilon(0.0) == math.inf
+    assert FIRST.epsilon(100.0) == 0.0
 
 
 @pytest.mark.parametrize("price", [LATER, THESIS, FIRST])
@@ -25,12 +26,7 @@ def test_an_honest_noise_is_that_of_the_budget(price: Price) -> None:
     assert accounting.mu_epsilon(mu, delta) == pytest.approx(epsilon, rel=1e-6)
     assert price.sigma <= price.point <= 1.01 * price.sigma
     assert price.budget in price.told
-
-
-def test_the_radius_would_be_too_little() -> None:
-    """A twin that forgets that a record can turn a code round would print less than half of ε."""
-    halved = Price(teachers=16, answers=62, delta=1e-2, honest=(8.0, 1e-5))
-    assert halved.epsilon(0.075) < FIRST.epsilon(0.075) / 2
+    assert price.named(price.point).endswith(f"honest {price.budget}")
 
 
 def test_the_thesis_gave_both_codecs_the_same_price() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from tutelage.data.dataset import Public
 from tutelage.data.scenes import Scenes
 from tutelage.privacy import accounting
 from tutelage.reproduction import compression, sparse
+from tutelage.reproduction.prices import FIRST
 
 
 @pytest.fixture(scope="module")
@@ -53,19 +56,21 @@ def test_the_paid_choice_is_the_free_one_where_noise_is_nothing_and_none_where_i
     np.testing.assert_array_equal(compression.behind(chosen, masks, 0.0, 0), chosen.released(masks, 0.0))
 
 
-def test_the_two_steps_cost_together_what_the_gaussian_answer_costs(public: Public, monkeypatch: pytest.MonkeyPatch) -> None:
-    sigma, seen = 0.075, []
-    assert sparse.price(sigma) == pytest.approx(accounting.gaussian_epsilon(2.0, 8 * sigma, 1e-5), rel=1e-6)
+@pytest.mark.parametrize("sigma", [0.025, 0.075, 0.3, FIRST.point])
+def test_all_choices_and_values_cost_together_what_the_gaussian_answers_cost(
+    sigma: float, public: Public, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen, (epsilon, delta) = [], sparse.budget(sigma)
+    assert (epsilon, delta) == ((8.0, 1e-5) if sigma == FIRST.point else (FIRST.epsilon(sigma), 1e-2))
     for name in ("AboveThreshold", "NoisyMean"):
         kind = getattr(sparse, name)
         monkeypatch.setattr(sparse, name, lambda *given, kind=kind: (seen.append(kind(*given).event()), kind(*given))[1])
     sparse.Chosen.fit(public, kept=8, levels=3).released(np.asarray(public.targets)[:2], sigma)
-    choice, values = seen
-    first = choice.epsilon_threshold + choice.epsilon_answers
-    # The event's sensitivity is a little larger than the bound's: rounding to a grid is charged for.
-    second = accounting.gaussian_epsilon(values.sensitivity, values.sigma, 1e-5)
-    assert first == pytest.approx(sparse.price(sigma) / 2)
-    assert first + second == pytest.approx(sparse.price(sigma), rel=1e-4)
+    choice, _, values = seen  # the one between was made to ask how far it reaches
+    first = 62 * (choice.epsilon_threshold + choice.epsilon_answers)
+    second = accounting.gaussian_epsilon(math.sqrt(62) * values.sensitivity, values.sigma, delta)
+    assert first == pytest.approx(epsilon / 2)
+    assert first + second == pytest.approx(epsilon, rel=1e-6)  # pure ε and (ε, δ) add up
 
 
 def test_codecs_of_many_sizes_are_those_that_are_fitted_one_by_one(public: Public) -> None:

@@ -210,6 +210,9 @@ def test_components_that_were_left_open_are_those_of_the_plan_s_own_noise(tmp_pa
     blocks, noise = built(CODECS["blocks of any number"], 2000.0)
     assert blocks.variances.shape == (4, int((blocks.spectrum.variances > noise**2).sum()))
     assert 1 < blocks.variances.shape[1] < len(blocks.spectrum.variances)
+    left_out, _ = built(CODECS["blocks of any number"] + "\nfolds = 3", 2000.0)
+    assert "folds=3" in repr(left_out)
+    assert not np.allclose(left_out.spectrum.variances, blocks.spectrum.variances)
     flips, noise = built(CODECS["flips of any number"], 200.0)
     assert flips.filter.components == int((flips.filter.spectrum.variances > noise**2).sum())
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tutelage.baselines.gradients import Weights, half
 from tutelage.nets.losses import measure
+from tutelage.nets.slices import Slices
 
 WEIGHTED = (nn.Conv2d, nn.Conv3d, nn.Linear, nn.GroupNorm)
 PLAIN = (nn.Sequential, nn.ModuleList, nn.ReLU, nn.Identity, nn.Flatten, nn.AdaptiveAvgPool2d)
@@ -41,6 +42,8 @@ def _known(layer: nn.Module) -> bool:
     if getattr(layer, "inplace", False):  # it would overwrite what the layer before it gave
         return False
     if isinstance(layer, nn.Flatten) and layer.start_dim != 1:
+        return False
+    if isinstance(layer, Slices):  # its layers see slices in place of records
         return False
     own = type(layer).__module__.startswith("tutelage.nets.") and not list(layer.parameters(recurse=False))
     return own or type(layer) in (*WEIGHTED, *PLAIN)

@@ -15,7 +15,7 @@ from tutelage.codecs.checks import checked_folds, not_negative, positive, settle
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
 from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
-from tutelage.codecs.spectrum import Spectrum, principal
+from tutelage.codecs.spectrum import Spectrum, gathering, part_left_out, principal
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball
 from tutelage.privacy.errors import RecipeError
@@ -73,9 +73,10 @@ class Blocks:
     ) -> Blocks:
         """Find components of the blocks of public masks; without a number keep those whose variance exceeds the noise's.
 
-        Masks are read four times, a volume at a time, and three times more for each fold. `centre=False` is the paper's encoder.
-        With `folds` ≥ 2 variances are measured on masks left out of the fit, which is better where masks are few: blocks of one
-        mask are alike, so that many blocks are no help.
+        Masks are read five times, a volume at a time, and about twice more for each fold. `centre=False` is the paper's encoder.
+        With `folds` ≥ 2 the variances that decide how many are kept are those of masks left out of the fit: better where masks
+        are few and nothing is shrunk, for blocks of one mask are alike, and many blocks are no help. Where deviations are shrunk
+        (`noise`), directions too many do no harm: leave it out.
         """
         targets = public_masks(public)
         shape, block = tuple(targets.shape[1:]), sizes("block", block)
@@ -88,21 +89,21 @@ class Blocks:
         checked_folds(folds, len(targets))
         every = np.arange(len(targets))
         mean, spectrum = _components(targets, every, block, centre=centre, rank=rank)
-        squares = None
         if folds:
-            spectrum, squares = _held_out(targets, spectrum, block, centre=centre, rank=rank, folds=folds)
+            spectrum = _held_out(targets, spectrum, block, centre=centre, rank=rank, folds=folds)
         kept = spectrum.above(noise) if components is None else components
         whole(components=kept)
         if kept > len(spectrum.vectors):
             raise RecipeError(f"`components` must be at most the {len(spectrum.vectors)} found. Got {components!r} instead.")
         places = math.prod(grid(shape, block))
         draft = cls(shape, block, spectrum, mean, np.zeros((places, kept)), 1.0, noise, clip)
-        if squares is None:
-            squares = sum((draft.forward(rows) ** 2).sum(axis=0) for rows in passes(targets)).reshape(places, kept)
+        # Those of the fit, also with folds: the k-th direction of a fold is not quite the k-th of all, so gains by it are worse.
+        squares = sum((draft.forward(rows) ** 2).sum(axis=0) for rows in passes(targets)).reshape(places, kept)
         if norm is None:
             norm = public_norm(targets, draft.forward, quantile=quantile)
-        how = f"centre={bool(centre)}, rank={int(rank)}, {f'folds={folds}, ' * bool(folds)}along={spectrum.outline(kept)}"
-        return cls(shape, block, spectrum, mean, squares[:, :kept] / len(targets), norm, noise, clip, provenance(public, how))
+        told = f"folds={folds}, " * bool(folds) + gathering(math.prod(block), len(targets) * places, rank)
+        how = f"centre={bool(centre)}, rank={int(rank)}, {told}along={spectrum.outline(kept)}"
+        return cls(shape, block, spectrum, mean, squares / len(targets), norm, noise, clip, provenance(public, how))
 
     @property
     def bound(self) -> Ball:
@@ -189,22 +190,22 @@ def _components(targets: Array, chosen: Array, block: tuple[int, ...], *, centre
     return mean, principal(stream, math.prod(block), records=records, centre=False, rank=rank)
 
 
-def _held_out(
-    targets: Array, whole_fit: Spectrum, block: tuple[int, ...], *, centre: bool, rank: int, folds: int
-) -> tuple[Spectrum, Array]:
-    """Measure variances on masks that were left out: those of all places together, and sums of squares (blocks, components)."""
+def _held_out(targets: Array, every: Spectrum, block: tuple[int, ...], *, centre: bool, rank: int, folds: int) -> Spectrum:
+    """Keep the directions of all masks, and take variances of masks that were left out of the finding."""
     shape, fold = tuple(targets.shape[1:]), np.arange(len(targets)) % folds
-    places = math.prod(grid(shape, block))
-    squares, total = np.zeros((places, len(whole_fit.vectors))), 0.0
+    squares, total = np.zeros(len(every.vectors)), 0.0
     for number in range(folds):
-        mean, part = _components(targets, np.flatnonzero(fold != number), block, centre=centre, rank=rank)
-        count = min(len(part.vectors), squares.shape[1])
+        inside = np.flatnonzero(fold != number)
+        with part_left_out():
+            mean, part = _components(targets, inside, block, centre=centre, rank=rank)
+        count = min(len(part.vectors), len(squares))
         for rows in passes(targets, np.flatnonzero(fold == number)):
             deviations = cut(rows - mean, shape, block)
-            squares[:, :count] += ((deviations @ part.vectors[:count].T) ** 2).sum(axis=0)
+            squares[:count] += ((deviations @ part.vectors[:count].T) ** 2).sum(axis=(0, 1))
             total += float((deviations**2).sum())
-    records = len(targets) * places
-    return Spectrum(whole_fit.mean, whole_fit.vectors, squares.sum(axis=0) / records, total / records), squares
+        del part  # before the next one is found
+    records = len(targets) * math.prod(grid(shape, block))
+    return Spectrum(every.mean, every.vectors, squares / records, total / records)
 
 
 def _deviating(targets: Array, chosen: Array, mean: Array, block: tuple[int, ...]) -> Iterator[Array]:

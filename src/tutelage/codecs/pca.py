@@ -14,7 +14,7 @@ from tutelage.codecs.checks import checked_folds, not_negative, positive, settle
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm, rounded
 from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
-from tutelage.codecs.spectrum import Spectrum, held_out, principal
+from tutelage.codecs.spectrum import Spectrum, gathering, held_out, principal
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball
 from tutelage.privacy.errors import RecipeError
@@ -82,7 +82,7 @@ class PCA:
         draft = cls(shape, spectrum, kept, 1.0, noise)
         if norm is None:
             norm = public_norm(targets, draft.forward, quantile=quantile)
-        how = _how(spectrum, kept, centre=centre, rank=rank, folds=folds)
+        how = _how(spectrum, kept, len(targets), centre=centre, rank=rank, folds=folds)
         return cls(shape, spectrum, kept, norm, noise, provenance(public, how))
 
     @classmethod
@@ -111,7 +111,7 @@ class PCA:
         clips = np.sqrt(np.quantile(squares, quantile, axis=0))  # (rank,), for the first 1, 2, ... components
         errors = [widest.spectrum.predicted_error(count + 1, noise_per_norm * clip) for count, clip in enumerate(clips)]
         kept = int(np.argmin(errors)) + 1
-        found = provenance(public, _how(first.spectrum, kept, centre=centre, rank=rank, folds=folds))
+        found = provenance(public, _how(first.spectrum, kept, len(public), centre=centre, rank=rank, folds=folds))
         return cls(first.shape, first.spectrum, kept, rounded(clips[kept - 1]), 0.0, found)
 
     @property
@@ -155,5 +155,6 @@ class PCA:
         )
 
 
-def _how(spectrum: Spectrum, components: int, *, centre: bool, rank: int, folds: int) -> str:
-    return f"centre={bool(centre)}, rank={int(rank)}, folds={folds}, along={spectrum.outline(components)}"
+def _how(spectrum: Spectrum, components: int, records: int, *, centre: bool, rank: int, folds: int) -> str:
+    merged = gathering(spectrum.vectors.shape[1], records, rank)
+    return f"centre={bool(centre)}, rank={int(rank)}, folds={folds}, {merged}along={spectrum.outline(components)}"

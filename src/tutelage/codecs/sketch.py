@@ -8,8 +8,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
+from tutelage.privacy.errors import DataError
+
 Array = npt.NDArray[Any]
 REAL = 1e-12  # of the largest scatter: what is less is rounding, and its direction is arbitrary
+ROUNDING = 1e-28  # of all squares: what is left of equal rows when their mean is taken off
 _COLUMNS = 1 << 14  # that are turned at a time
 _VALUES = 1 << 23  # that may wait in any case: 64 MiB
 
@@ -18,9 +21,9 @@ _VALUES = 1 << 23  # that may wait in any case: 64 MiB
 class Sketch:
     """Keep the best `rank` directions of what was seen, and merge new rows into them (Ross et al. 2008).
 
-    Rows wait in the same array until there are as many as directions, or as are small, and all are turned in place. So it holds
-    twice `rank` rows, or all there are, where an SVD would hold six times `rank`; every merge forgets something, so many rows
-    are better merged at once.
+    Rows wait in the same array until there are as many as directions, and all are turned in place. So it holds twice `rank` rows,
+    or all there are; by singular values three to eight times `rank` were held (benchmarks/components.py). Every merge forgets
+    something, so many rows are better merged at once: 64 MiB of them always wait.
     """
 
     def __init__(self, width: int, rank: int, records: int, *, centre: bool) -> None:
@@ -35,6 +38,8 @@ class Sketch:
         self.squares += float(np.einsum("ij,ij->", rows, rows))
         room = len(self._rows) - self._centre
         while len(rows):
+            if self._filled == room:
+                raise DataError(f"`records` must count all rows. Got more than {room} instead.")
             some, rows = rows[: room - self._filled], rows[room - self._filled :]
             self._rows[self._filled : self._filled + len(some)] = some
             self._filled += len(some)
@@ -59,25 +64,29 @@ class Sketch:
         used = self._rows[: self._filled]
         columns = linalg.eigh(used @ used.T, check_finite=False)[1]
         self._kept = self._filled = min(self._rank, len(used))
-        self._turn(columns[:, ::-1][:, : self._kept], used)
-
-    def _turn(self, columns: Array, rows: Array) -> None:
-        """Put combinations of rows in the first ones' place, a few columns at a time."""
-        for start in range(0, rows.shape[1], _COLUMNS):
-            part = slice(start, start + _COLUMNS)
-            self._rows[: columns.shape[1], part] = columns.T @ rows[:, part]
+        _turn(used, columns[:, ::-1][:, : self._kept])
 
     def solve(self, rank: int) -> tuple[Array, Array]:
-        """Give scatter values and directions, largest first; those that are rounding are left out."""
+        """Give scatter values and directions, largest first; those that are rounding are left out. There is no row after that."""
         self._merge()
-        rows = self._rows[: min(rank, self._kept)]
+        held, self._rows = self._rows, np.empty((0, 0))
+        rows = held[: min(rank, self._kept)]
         values = np.einsum("ij,ij->i", rows, rows)
-        rows = rows[: int((values > REAL * values.max(initial=0.0)).sum())]
-        values = values[: len(rows)]
-        rows /= np.sqrt(values)[:, None]
+        count = int((values > max(REAL * values.max(initial=0.0), ROUNDING * self.squares)).sum())
+        del rows
+        held.resize((count, held.shape[1]), refcheck=False)  # a codec that keeps the directions keeps no more than them
+        values = values[:count]
+        held /= np.sqrt(values)[:, None]
         # Turned by the squares of their lengths, short ones are at right angles to long ones up to rounding times the ratio.
         # They are nearly orthonormal, so the triangle that makes them so is nearly one, and leaves the longest as they are.
-        if len(rows):
-            triangle = linalg.cholesky(rows @ rows.T, lower=True, check_finite=False)
-            self._turn(linalg.solve_triangular(triangle, np.eye(len(rows)), lower=True).T, rows)
-        return values, rows
+        if count:
+            triangle = linalg.cholesky(held @ held.T, lower=True, check_finite=False)
+            _turn(held, linalg.solve_triangular(triangle, np.eye(count), lower=True).T)
+        return values, held
+
+
+def _turn(rows: Array, columns: Array) -> None:
+    """Put combinations of all rows in the first ones' place, a few pixels at a time."""
+    for start in range(0, rows.shape[1], _COLUMNS):
+        part = slice(start, start + _COLUMNS)
+        rows[: columns.shape[1], part] = columns.T @ rows[:, part]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -81,6 +82,16 @@ def principal(stream: Iterable[Array], width: int, *, records: int, centre: bool
     return Spectrum(mean, vectors, values / freedom, total)
 
 
+def _dense(width: int, records: int) -> bool:
+    """Tell whether the whole covariance is kept."""
+    return width <= _WIDE and records > _FEW
+
+
+def gathering(width: int, records: int, rank: int) -> str:
+    """Say in a codec's name how rows were merged, where that forgets something and so moves directions a little."""
+    return "merged=in place, " if records > rank and not _dense(width, records) else ""
+
+
 def _sign(vector: Array) -> float:
     """Make the first of the largest entries positive. Mirrored masks have pairs that rounding alone orders."""
     sizes = np.abs(vector)
@@ -97,13 +108,25 @@ def held_out(masks: Array, *, centre: bool, rank: int, folds: int) -> Spectrum:
     squares, total = np.zeros(len(whole.vectors)), 0.0
     for number in range(folds):
         inside, outside = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        part = principal(passes(masks, inside), width, records=len(inside), centre=centre, rank=rank)
+        with part_left_out():
+            part = principal(passes(masks, inside), width, records=len(inside), centre=centre, rank=rank)
         count = min(len(part.vectors), len(squares))
         for rows in passes(masks, outside):
             deviations = rows - part.mean
             squares[:count] += ((deviations @ part.vectors[:count].T) ** 2).sum(axis=0)
             total += float((deviations**2).sum())
+        del part  # before the next one is found: each is as large as the codec
     return Spectrum(whole.mean, whole.vectors, squares / len(masks), total / len(masks))
+
+
+@contextmanager
+def part_left_out() -> Iterator[None]:
+    """Say of masks without components that it is the division's fault."""
+    try:
+        yield
+    except DataError:
+        told = "`folds` must leave masks that differ, whichever part is left out. Got a part without which they do not instead."
+        raise DataError(told) from None
 
 
 @final
@@ -128,5 +151,5 @@ class _Moments:
         width = len(scatter)
         values, columns = linalg.eigh(scatter, subset_by_index=[width - rank, width - 1], overwrite_a=True)
         values, columns = np.maximum(values[::-1], 0.0), columns[:, ::-1]
-        real = int((values > REAL * values.max(initial=0.0)).sum())
+        real = int((values > max(REAL * values.max(initial=0.0), 1e-14 * self.squares)).sum())  # a difference of large sums
         return values[:real], np.ascontiguousarray(columns[:, :real].T)

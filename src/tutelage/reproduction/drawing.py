@@ -45,13 +45,27 @@ def priced(axes: Axes, epsilons: Mapping[float, str], *, what: str = "ε") -> No
     above.set_xlabel(what, fontsize=8)
 
 
-def lines(axes: Axes, curves: Curves, *, epsilons: Mapping[float, str] | None = None, **labels: Any) -> None:
-    """Draw curves with marks, in the house's colours; above the axis what its noise costs."""
+def lines(
+    axes: Axes,
+    curves: Curves,
+    *,
+    epsilons: Mapping[float, str] | None = None,
+    above: str = "ε",
+    linear: float | None = None,
+    **labels: Any,
+) -> None:
+    """Draw curves with marks, in the house's colours; above the axis what its noise costs.
+
+    `linear` makes the axis linear up to there, and logarithmic beyond.
+    """
     for place, (name, (x, y)) in enumerate(curves.items()):
         axes.plot(x, y, color=COLOURS[place % len(COLOURS)], marker=_MARKS[place % 8], markersize=3.5, linewidth=1.3, label=name)
     axes.set(**labels)
+    if linear is not None:
+        axes.set_xscale("symlog", linthresh=linear, linscale=0.5)
+        axes.xaxis.set_minor_locator(NullLocator())
     if epsilons:
-        priced(axes, epsilons)
+        priced(axes, epsilons, what=above)
     if "xticks" in labels:  # a logarithmic axis would put its own numbers in between
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(labels["xticks"], labels=[f"{tick:g}" for tick in labels["xticks"]])

@@ -29,13 +29,17 @@ class Price:
         """Give the exact ε of all answers at the paper's δ: replace-one, every record of one teacher."""
         if not sigma:
             return math.inf
-        return MeanPlan(self.teachers, self.answers, sigma, None, self.delta).solved().epsilon or math.inf
+        epsilon = MeanPlan(self.teachers, self.answers, sigma, None, self.delta).solved().epsilon
+        assert epsilon is not None
+        return epsilon
 
     @property
     def sigma(self) -> float:
         """Give the noise that the honest budget asks for."""
         epsilon, delta = self.honest
-        return MeanPlan(self.teachers, self.answers, None, epsilon, delta).solved().sigma or math.inf
+        sigma = MeanPlan(self.teachers, self.answers, None, epsilon, delta).solved().sigma
+        assert sigma is not None
+        return sigma
 
     @property
     def point(self) -> float:
@@ -60,6 +64,10 @@ class Price:
     def budget(self) -> str:
         """Write the honest (ε, δ)."""
         return f"({self.honest[0]:g}, {_short(self.honest[1])})"
+
+    def named(self, sigma: float) -> str:
+        """Write a σ; beside the honest one, its budget."""
+        return f"{sigma:g}, honest {self.budget}" if sigma == self.point else f"{sigma:g}"
 
     def column(self, sigmas: Sequence[float]) -> list[str]:
         """Write the ε of every σ."""

@@ -34,15 +34,15 @@ class Item:
 
 
 ITEMS = (
-    Item("theorem-4", "000 Theorem 4 and Eq. 13", components.theorem, form=8),
-    Item("components", "000 Fig. 1", components.search, form=8),
-    Item("naive", "000 Fig. 2", naive.naive, form=8),
-    Item("students", "000 Fig. 3", curves.students),
-    Item("thesis-compression", "002 Figs 4.1 and 4.2", thesis.thesis, form=8),
-    Item("thesis-stages", "002 Table 4.1 and Fig. 4.3", stages.thesis),
-    Item("ball", "003 Fig. 2", activation.ball),
+    Item("theorem-4", "000 Theorem 4 and Eq. 13", components.theorem),
+    Item("components", "000 Fig. 1", components.search),
+    Item("naive", "000 Fig. 2", naive.naive),
+    Item("students", "000 Fig. 3", curves.students, form=7),
+    Item("thesis-compression", "002 Figs 4.1 and 4.2", thesis.thesis),
+    Item("thesis-stages", "002 Table 4.1 and Fig. 4.3", stages.thesis, form=7),
+    Item("ball", "003 Fig. 2", activation.ball, form=7),
     Item("compression", "003 Fig. 3", compression.compression, form=compression.FORM),
-    Item("teachers", "003 Fig. 4", curves.teachers),
+    Item("teachers", "003 Fig. 4", curves.teachers, form=7),
     Item("stages", "003 Table 1", stages.tumours),
 )
 

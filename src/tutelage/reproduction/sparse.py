@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -15,10 +16,9 @@ from tutelage.planning import Selection
 from tutelage.privacy import accounting
 from tutelage.privacy.mechanisms import AboveThreshold, NoisyMean
 from tutelage.privacy.sealed import Sealed
-from tutelage.privacy.units import Adjacency
+from tutelage.reproduction.prices import FIRST
 
 Array = npt.NDArray[Any]
-TEACHERS, DELTA = 8, 1e-5  # of 003, and an honest one: σ has a price only beside a number of teachers
 
 
 def whole(public: Public, *, levels: int) -> Wavelet:
@@ -29,9 +29,9 @@ def whole(public: Public, *, levels: int) -> Wavelet:
     return Wavelet(shape, np.arange(one.coefficients), public_norm(masks), levels=levels)  # a rotation: norms stay
 
 
-def price(sigma: float) -> float:
-    """Give the ε of one answer at DELTA, replace-one: that of Gaussian noise, in clips, on a mean of TEACHERS codes."""
-    return float(accounting.mu_epsilon(2 / (TEACHERS * sigma), DELTA))
+def budget(sigma: float) -> tuple[float, float]:
+    """Give the (ε, δ) that noise of this σ, in clips, costs all of 003's answers; of the honest σ its honest budget."""
+    return FIRST.honest if sigma == FIRST.point else (FIRST.epsilon(sigma), FIRST.delta)
 
 
 @final
@@ -58,8 +58,8 @@ class Largest:
 class Chosen:
     """Let the sparse vector technique choose up to `kept` coefficients, and release those under Gaussian noise.
 
-    `sigma` says what an answer may cost: as much as Gaussian noise of that deviation, in clips, on the mean of TEACHERS codes.
-    Half of its ε buys the choice, half the values.
+    `sigma` says what all of 003's answers may cost together: as much as with Gaussian noise of that deviation, in clips, on the
+    mean of its teachers' codes. Half of that ε buys the choices, which are pure, and half with all of δ the values.
     """
 
     wavelet: Wavelet
@@ -83,16 +83,16 @@ class Chosen:
         """Choose, add noise and decode masks (queries, *shape) on which all teachers agree."""
         if not sigma:
             return Largest(self.wavelet, self.kept).decode(Largest(self.wavelet, self.kept).encode(masks[None])[0], masks)
-        half, bound = price(sigma) / 2, self.wavelet.bound
-        own = Selection(self.threshold, self.kept).divided(half)
-        choose = AboveThreshold(bound, self.threshold, *own, self.kept, TEACHERS)
-        reach = bound.sensitivity(Adjacency.REPLACE_ONE)
-        value = NoisyMean(bound, float(accounting.gaussian_sigma(reach, half, DELTA)), TEACHERS)
+        (epsilon, delta), bound, teachers = budget(sigma), self.wavelet.bound, FIRST.teachers
+        own = Selection(self.threshold, self.kept).divided(epsilon / 2 / FIRST.answers)
+        choose = AboveThreshold(bound, self.threshold, *own, self.kept, teachers)
+        reach = math.sqrt(FIRST.answers) * NoisyMean(bound, 1.0, teachers).event().sensitivity  # that which is charged
+        value = NoisyMean(bound, float(accounting.gaussian_sigma(reach, epsilon / 2, delta)), teachers)
         answers = np.empty(masks.shape, dtype=np.float32)
         for start in range(0, len(masks), 32):  # every teacher's ballots are as long as a mask
             part = slice(start, start + 32)
             codes = self.wavelet.encode(masks[None, part])[0]
-            found = choose.contribute(Sealed(np.broadcast_to(codes, (TEACHERS, *codes.shape))))
-            kept = np.broadcast_to(np.where(found, codes, 0.0), (TEACHERS, *codes.shape))
+            found = choose.contribute(Sealed(np.broadcast_to(codes, (teachers, *codes.shape))))
+            kept = np.broadcast_to(np.where(found, codes, 0.0), (teachers, *codes.shape))
             answers[part] = self.wavelet.decode(value.contribute(Sealed(kept)) * found, masks[part])
         return answers

@@ -63,7 +63,7 @@ def thesis(bench: Bench) -> Finding:
     axis = {"xscale": "log", "xticks": counts, "xlabel": "variables", "ylabel": "Dice", "title": "002 Fig. 4.1"}
     ticks = {units[0] * share: cost for share, cost in THESIS.ticks([one / units[0] for one in SIGMAS]).items()}
     groups: list[tuple[drawing.Curves, dict[str, Any]]] = [
-        (left, {**axis, "epsilons": dict(costs)}),
+        (left, {**axis, "epsilons": dict(costs), "above": "ε of the first two"}),
         (
             right,
             {"xlabel": "σ of the test (PCA: in 64×64 pixels)", "title": "002 Fig. 4.2; ε of the autoencoder", "epsilons": ticks},

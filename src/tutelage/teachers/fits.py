@@ -16,7 +16,7 @@ from tutelage.nets.networks import describe
 from tutelage.nets.pieces import Pieces, Source
 from tutelage.teachers.engines import Job
 
-LIKE = 1e-3  # of the largest number in a tensor: far more than sums differ by from CPU to CPU, far less than networks do
+LIKE = 1e-4  # of the largest number in a tensor: sums differ by a fiftieth of it from CPU to CPU
 LOOKED_AT = 64  # numbers of each tensor
 
 
@@ -67,12 +67,13 @@ class Fit:
 
 def _some(tensor: Tensor) -> tuple[float, ...]:
     """Take numbers from all over a tensor."""
-    flat = tensor.detach().double().flatten()
-    places = torch.linspace(0, len(flat) - 1, min(LOOKED_AT, len(flat))).round().long()
-    return tuple(float(f"{value:.6g}") for value in flat[places].tolist())
+    flat = tensor.detach().flatten()
+    places = torch.linspace(0, len(flat) - 1, min(LOOKED_AT, len(flat)), dtype=torch.float64).round().long()
+    return tuple(float(f"{value:.6g}") for value in flat[places].double().tolist())
 
 
 def _alike(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
     """Compare numbers with the largest of them in mind: beside it, those near zero are rounding."""
     mine, theirs = np.asarray(one, dtype=np.float64), np.asarray(other, dtype=np.float64)
-    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, rtol=0.0, atol=LIKE * np.abs(theirs).max(initial=0.0)))
+    largest = np.abs(theirs[np.isfinite(theirs)]).max(initial=0.0)
+    return mine.shape == theirs.shape and bool(np.allclose(mine, theirs, rtol=0.0, atol=LIKE * largest, equal_nan=True))
