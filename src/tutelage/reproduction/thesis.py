@@ -62,12 +62,10 @@ def thesis(bench: Bench) -> Finding:
     units = (radius(CODED), spread(64**2))  # the second in the thesis' own pixels, as the axis is
     axis = {"xscale": "log", "xticks": counts, "xlabel": "variables", "ylabel": "Dice", "title": "002 Fig. 4.1"}
     ticks = {units[0] * share: cost for share, cost in THESIS.ticks([one / units[0] for one in SIGMAS]).items()}
+    beside = {"xlabel": "σ of the test (PCA: in 64×64 pixels)", "title": "002 Fig. 4.2"}
     groups: list[tuple[drawing.Curves, dict[str, Any]]] = [
         (left, {**axis, "epsilons": dict(costs), "above": "ε of the first two"}),
-        (
-            right,
-            {"xlabel": "σ of the test (PCA: in 64×64 pixels)", "title": "002 Fig. 4.2; ε of the autoencoder", "epsilons": ticks},
-        ),
+        (right, {**beside, "epsilons": ticks, "above": "ε of the autoencoder"}),
     ]
     drawing.save(drawing.curves(groups), bench.out / "thesis-compression" / "thesis.svg")
     return Finding(
