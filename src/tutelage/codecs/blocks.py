@@ -15,7 +15,7 @@ from tutelage.codecs.checks import checked_folds, not_negative, positive, settle
 from tutelage.codecs.fitting import QUANTILE, Provenance, named, passes, provenance, public_masks, public_norm
 from tutelage.codecs.linear import Measurement, measurement
 from tutelage.codecs.passes import decoded, encoded
-from tutelage.codecs.spectrum import Spectrum, gathering, part_left_out, principal
+from tutelage.codecs.spectrum import Spectrum, gathering, held_out, principal
 from tutelage.data.dataset import Public
 from tutelage.privacy.bounds import Ball
 from tutelage.privacy.errors import RecipeError
@@ -87,10 +87,16 @@ class Blocks:
         not_negative(noise=noise)
         whole(rank=rank)
         checked_folds(folds, len(targets))
-        every = np.arange(len(targets))
-        mean, spectrum = _components(targets, every, block, centre=centre, rank=rank)
+
+        def find(chosen: Array) -> tuple[Array, Spectrum]:
+            return _components(targets, chosen, block, centre=centre, rank=rank)
+
+        def deviating(chosen: Array, mean: Array) -> Iterator[Array]:
+            return _deviating(targets, chosen, mean, block)
+
+        mean, spectrum = find(np.arange(len(targets)))
         if folds:
-            spectrum = _held_out(targets, spectrum, block, centre=centre, rank=rank, folds=folds)
+            spectrum = held_out(spectrum, len(targets), folds, find=find, deviating=deviating)
         kept = spectrum.above(noise) if components is None else components
         whole(components=kept)
         if kept > len(spectrum.vectors):
@@ -186,30 +192,13 @@ def _components(targets: Array, chosen: Array, block: tuple[int, ...], *, centre
     mean = np.zeros(math.prod(shape))
     if centre:
         mean = sum((rows.sum(axis=0) for rows in passes(targets, chosen)), mean) / len(chosen)
-    stream, records = _deviating(targets, chosen, mean, block), len(chosen) * math.prod(grid(shape, block))
+    # Blocks that do not differ from the mean would add nothing to a second moment.
+    stream = (blocks[blocks.any(axis=1)] for blocks in _deviating(targets, chosen, mean, block))
+    records = len(chosen) * math.prod(grid(shape, block))
     return mean, principal(stream, math.prod(block), records=records, centre=False, rank=rank)
 
 
-def _held_out(targets: Array, every: Spectrum, block: tuple[int, ...], *, centre: bool, rank: int, folds: int) -> Spectrum:
-    """Keep the directions of all masks, and take variances of masks that were left out of the finding."""
-    shape, fold = tuple(targets.shape[1:]), np.arange(len(targets)) % folds
-    squares, total = np.zeros(len(every.vectors)), 0.0
-    for number in range(folds):
-        inside = np.flatnonzero(fold != number)
-        with part_left_out():
-            mean, part = _components(targets, inside, block, centre=centre, rank=rank)
-        count = min(len(part.vectors), len(squares))
-        for rows in passes(targets, np.flatnonzero(fold == number)):
-            deviations = cut(rows - mean, shape, block)
-            squares[:count] += ((deviations @ part.vectors[:count].T) ** 2).sum(axis=(0, 1))
-            total += float((deviations**2).sum())
-        del part  # before the next one is found
-    records = len(targets) * math.prod(grid(shape, block))
-    return Spectrum(every.mean, every.vectors, squares / records, total / records)
-
-
 def _deviating(targets: Array, chosen: Array, mean: Array, block: tuple[int, ...]) -> Iterator[Array]:
-    """Read the blocks (rows, voxels) that differ from the mean; the others would add nothing to a second moment."""
+    """Read the blocks (rows, voxels) of the chosen masks about a mean."""
     for rows in passes(targets, chosen):
-        blocks = cut(rows - mean, tuple(targets.shape[1:]), block).reshape(-1, math.prod(block))
-        yield blocks[blocks.any(axis=1)]
+        yield cut(rows - mean, tuple(targets.shape[1:]), block).reshape(-1, math.prod(block))

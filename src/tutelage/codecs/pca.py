@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, final
@@ -74,10 +75,18 @@ class PCA:
         if components is None and not noise:
             raise RecipeError("`noise` must be given where `components` is not: it decides how many are kept. Got 0 instead.")
         checked_folds(folds, len(targets))
+
+        def find(chosen: Array) -> tuple[Array, Spectrum]:
+            rows = passes(targets, chosen)
+            found = principal(rows, math.prod(shape), records=len(chosen), centre=centre, rank=rank)
+            return found.mean, found
+
+        def deviating(chosen: Array, mean: Array) -> Iterator[Array]:
+            return (rows - mean for rows in passes(targets, chosen))
+
+        _, spectrum = find(np.arange(len(targets)))
         if folds:
-            spectrum = held_out(targets, centre=centre, rank=rank, folds=folds)
-        else:
-            spectrum = principal(passes(targets), math.prod(shape), records=len(targets), centre=centre, rank=rank)
+            spectrum = held_out(spectrum, len(targets), folds, find=find, deviating=deviating)
         kept = spectrum.above(noise) if components is None else components
         draft = cls(shape, spectrum, kept, 1.0, noise)
         if norm is None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -11,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import linalg
 
-from tutelage.codecs.fitting import hashed, passes
+from tutelage.codecs.fitting import hashed
 from tutelage.codecs.sketch import REAL, Sketch
 from tutelage.privacy.errors import DataError
 
@@ -98,35 +97,34 @@ def _sign(vector: Array) -> float:
     return float(np.sign(vector[(sizes >= 0.999999 * sizes.max()).argmax()]))
 
 
-def held_out(masks: Array, *, centre: bool, rank: int, folds: int) -> Spectrum:
-    """Find components of all masks (records, *shape), and measure variances on masks that were left out of the finding.
+def held_out(
+    every: Spectrum,
+    masks: int,
+    folds: int,
+    *,
+    find: Callable[[Array], tuple[Array, Spectrum]],
+    deviating: Callable[[Array, Array], Iterator[Array]],
+) -> Spectrum:
+    """Keep the directions of all masks, and measure variances on masks that were left out of the finding.
 
-    On the masks that they were fitted to, components seem to explain more than they do; with few masks, far more.
+    `find` gives the mean and the components of masks by their numbers, `deviating` the rows of others about a mean. On the masks
+    that they were fitted to, components seem to explain more than they do; with few masks, far more.
     """
-    width, fold = int(np.prod(masks.shape[1:])), np.arange(len(masks)) % folds
-    whole = principal(passes(masks), width, records=len(masks), centre=centre, rank=rank)
-    squares, total = np.zeros(len(whole.vectors)), 0.0
+    fold = np.arange(masks) % folds
+    squares, total, records = np.zeros(len(every.vectors)), 0.0, 0
     for number in range(folds):
-        inside, outside = np.flatnonzero(fold != number), np.flatnonzero(fold == number)
-        with part_left_out():
-            part = principal(passes(masks, inside), width, records=len(inside), centre=centre, rank=rank)
+        try:
+            mean, part = find(np.flatnonzero(fold != number))
+        except DataError:
+            told = "`folds` must leave masks that differ, whichever part is left out. Got a part that takes all of them instead."
+            raise DataError(told) from None
         count = min(len(part.vectors), len(squares))
-        for rows in passes(masks, outside):
-            deviations = rows - part.mean
-            squares[:count] += ((deviations @ part.vectors[:count].T) ** 2).sum(axis=0)
-            total += float((deviations**2).sum())
+        for rows in deviating(np.flatnonzero(fold == number), mean):
+            squares[:count] += ((rows @ part.vectors[:count].T) ** 2).sum(axis=0)
+            total += float((rows**2).sum())
+            records += len(rows)
         del part  # before the next one is found: each is as large as the codec
-    return Spectrum(whole.mean, whole.vectors, squares / len(masks), total / len(masks))
-
-
-@contextmanager
-def part_left_out() -> Iterator[None]:
-    """Say of masks without components that it is the division's fault."""
-    try:
-        yield
-    except DataError:
-        told = "`folds` must leave masks that differ, whichever part is left out. Got a part without which they do not instead."
-        raise DataError(told) from None
+    return Spectrum(every.mean, every.vectors, squares / records, total / records)
 
 
 @final

@@ -37,7 +37,7 @@ _ROWS = 2048
 
 @final
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Tried:
+class Fitted:
     """Hold components of one kind of records, whole masks or blocks of them, and other such records."""
 
     name: str
@@ -53,12 +53,12 @@ class Tried:
         return "-".join([first, *(word.partition(" ")[0] for word in more)])
 
 
-def fitted(bench: Bench, name: str) -> list[Tried]:
+def fitted(bench: Bench, name: str) -> list[Fitted]:
     """Fit the papers' encoder, which keeps the mean inside the code, and take other masks; once for all figures."""
     return bench.once(f"components of {name}", lambda: list(_fitted(bench, name)))
 
 
-def _fitted(bench: Bench, name: str) -> Iterator[Tried]:
+def _fitted(bench: Bench, name: str) -> Iterator[Fitted]:
     public, fresh = bench.masks_of(name, (20_000, 65_536), (10_000, 8192))
     drawn, rows = name == "scenes", fresh.reshape(len(fresh), -1).astype(np.float64)
     norm, rank = public_norm(np.asarray(public.targets)), min(rows.shape[1], len(public))
@@ -66,21 +66,21 @@ def _fitted(bench: Bench, name: str) -> Iterator[Tried]:
     bench.say(f"{name}: fitting components", 1, total)
     whole = PCA.fit(public, components=1, norm=WIDE, centre=False, rank=rank, folds=0 if drawn else min(FOLDS, rank))
     bench.say(f"{name}: fitting components", 2, total)
-    yield Tried(name=name, many=drawn, spectrum=whole.spectrum, rows=rows, norm=norm)
+    yield Fitted(name=name, many=drawn, spectrum=whole.spectrum, rows=rows, norm=norm)
     if not drawn:
         for folds in (0, min(FOLDS, len(public))):
             yield _blocked(public, rows, bench.named(name).block(BLOCK), name, norm, folds)
         bench.say(f"{name}: fitting components", 3, total)
 
 
-def _blocked(public: Public, rows: Array, block: tuple[int, ...], name: str, norm: float, folds: int) -> Tried:
+def _blocked(public: Public, rows: Array, block: tuple[int, ...], name: str, norm: float, folds: int) -> Fitted:
     """Fit components of blocks, as the paper does; there are more of them than masks, and each is smaller."""
     shape, width = tuple(np.asarray(public.targets).shape[1:]), math.prod(block)
     rank = min(width, len(public) * math.prod(grid(shape, block)))
     found = Blocks.fit(public, block=block, components=1, norm=WIDE, centre=False, rank=rank, folds=folds)
     blocks = np.concatenate([cut(some, shape, block).reshape(-1, width) for some in passes(rows.reshape(-1, *shape))])
     told = f"{name}, blocks of {'×'.join(map(str, block))}{', left out' if folds else ''}"
-    return Tried(name=told, many=False, spectrum=found.spectrum, rows=blocks, norm=norm)
+    return Fitted(name=told, many=False, spectrum=found.spectrum, rows=blocks, norm=norm)
 
 
 def measured(spectrum: Spectrum, rows: Array, components: int, noise: float, rng: np.random.Generator) -> tuple[float, float]:
@@ -203,7 +203,7 @@ def search(bench: Bench) -> Finding:
 Row = tuple[float, int, int, float, float]  # noise, components by the criterion and by search, and the error of each
 
 
-def tried(bench: Bench, one: Tried) -> tuple[list[Row], bool]:
+def tried(bench: Bench, one: Fitted) -> tuple[list[Row], bool]:
     """Try every number of components at some levels of noise, an honest one among them, on up to 4,000 records.
 
     Tell whether the criterion is always the minimum of Eq. 13.
