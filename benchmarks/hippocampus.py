@@ -310,6 +310,7 @@ def split_study(everyone: Private, split: int, how: argparse.Namespace) -> Study
         engine=how.engine,
         chunk=how.chunk,
         seed=split,
+        checkpoint=how.keep and how.keep / "private" / f"split-{split}",
     )
     count = how.teachers or len(np.unique(private.units))
     return Study(split, split, private, public, test, teachers.fit(private, private.split(count, seed=split)))
@@ -574,6 +575,9 @@ def main() -> None:
     parser.add_argument("--gpu", default="this machine", help="with --collect: the device that the splits ran on")
     parser.add_argument("--rows", type=Path, default=Path("hippocampus.jsonl"))
     parser.add_argument("--run", type=Path, help="in place of splits: a finished run of the recipe, whose teachers are asked")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for splits' teachers: a run that was stopped, or another, takes them up"
+    )
     parser.add_argument("--split", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--draws", type=int, default=3)
     parser.add_argument("--other-draws", type=int, default=1, help="for every codec but the first of either pool")
@@ -609,8 +613,10 @@ def main() -> None:
     how = parser.parse_args()
     if how.pack:
         return pack(how.data, how.pack)
-    if how.run and (how.teachers or how.plain_teachers or how.also or how.dpsgd or how.fedavg):
-        parser.error("--run has its own teachers: --teachers, --plain-teachers, --also, --dpsgd and --fedavg go with splits")
+    if how.run and (how.teachers or how.plain_teachers or how.also or how.keep or how.dpsgd or how.fedavg):
+        parser.error(
+            "--run has its own teachers: --teachers, --plain-teachers, --also, --keep, --dpsgd and --fedavg go with splits"
+        )
     if not how.collect:
         how.rows.unlink(missing_ok=True)
         if how.run:

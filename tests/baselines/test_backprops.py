@@ -9,7 +9,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("opacus")
 
-from tutelage.baselines.backprops import backward_gradients, sampled  # noqa: E402
+from tutelage.baselines.backprops import backward_gradients, convolved, sampled, sampler  # noqa: E402
 from tutelage.baselines.gradients import built, trainable, unit_gradients  # noqa: E402
 from tutelage.nets.networks import ConvNet, Perceptron, ResidualNet  # noqa: E402
 from tutelage.nets.unet import UNet  # noqa: E402
@@ -76,6 +76,56 @@ def test_what_one_unit_breaks_reaches_no_other(poison: float) -> None:
     for name, slope in after.items():
         assert torch.isfinite(slope).all()
         assert torch.equal(slope[[0, 2]], before[name][[0, 2]])
+
+
+CONVOLUTIONS = [
+    torch.nn.Conv2d(1, 16, 3, padding=1),
+    torch.nn.Conv2d(12, 4, 3, padding=1, bias=False),
+    torch.nn.Conv2d(6, 4, (3, 2), padding=(0, 1), stride=2, groups=2),
+    torch.nn.Conv2d(3, 5, 3, dilation=2, padding=2),
+    torch.nn.Conv3d(1, 4, 3, padding=1, bias=False),
+    torch.nn.Conv3d(12, 4, 3, padding=1),
+    torch.nn.Conv3d(16, 1, 1),
+    torch.nn.Conv3d(4, 6, 3, stride=2, padding=1, groups=2),
+]
+
+
+def passed(layer: Any, *, records: int = 3) -> tuple[Any, Any]:
+    """What a layer saw, and what it was blamed for."""
+    chance, space = torch.Generator().manual_seed(0), (7, 6, 5)[: len(layer.kernel_size)]
+    given = torch.randn(records, layer.in_channels, *space, generator=chance)
+    return given, torch.randn(layer(given).shape, generator=chance)
+
+
+@pytest.mark.parametrize("layer", CONVOLUTIONS, ids=str)
+def test_a_group_per_record_gives_what_opacus_gives(layer: Any) -> None:
+    from opacus.grad_sample import GradSampleModule
+
+    given, slopes = passed(layer)
+    assert sampler(layer, CPU) is convolved
+    ours, theirs = (way(layer, [given], slopes) for way in (convolved, GradSampleModule.GRAD_SAMPLERS[type(layer)]))
+    assert ours.keys() == theirs.keys() == set(layer.parameters())
+    for weight, rows in theirs.items():
+        torch.testing.assert_close(ours[weight], rows, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("layer", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("poison", [float("nan"), float("inf"), 1e30])
+def test_a_group_reaches_no_other(layer: Any, poison: float) -> None:
+    """Kernels fill groups up to the width of their registers: were those shared, a zero times a NaN would be one, too."""
+    given, slopes = passed(layer)
+    before = convolved(layer, [given], slopes)
+    given[1] = slopes[1] = poison
+    after = convolved(layer, [given], slopes)
+    for weight, rows in before.items():
+        assert torch.equal(after[weight][[0, 2]], rows[[0, 2]])
+        assert not torch.equal(after[weight][1], rows[1])
+
+
+def test_padding_that_is_a_word_is_left_to_opacus() -> None:
+    layer = torch.nn.Conv2d(1, 2, 3, padding="same")
+    assert sampler(layer, CPU) is not convolved
+    assert set(sampler(layer, CPU)(layer, [torch.ones(2, 1, 4, 4)], torch.ones(2, 2, 4, 4))) == set(layer.parameters())
 
 
 def test_a_layer_that_might_mix_units_is_not_let_in() -> None:
