@@ -18,6 +18,7 @@ from tutelage.report.plots import BLUE, COLOURS, GREY, ORANGE
 Array = npt.NDArray[Any]
 Curves = dict[str, tuple[Sequence[float], Sequence[float]]]  # name → (x, y)
 _MARKS = "osD^vPX*"
+MANY = 5  # curves, whose names would lie on them
 
 
 def panels(count: int, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list[Axes]]:
@@ -38,8 +39,11 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def priced(axes: Axes, epsilons: Mapping[float, str], *, what: str = "ε") -> None:
-    """Write above an axis of noise what some of it costs."""
-    above = axes.secondary_xaxis("top")
+    """Write above an axis of noise what some of it costs; its curves have to be there already."""
+    above, scale = axes.twiny(), axes.xaxis.get_transform()  # a secondary axis would be linear above one that is so in part
+    above.set_xscale("function", functions=(scale.transform, scale.inverted().transform))
+    above.set_xlim(axes.get_xlim())
+    above.spines["right"].set_visible(False)
     above.set_xticks(list(epsilons), labels=list(epsilons.values()), fontsize=7)
     above.xaxis.set_minor_locator(NullLocator())
     above.set_xlabel(what, fontsize=8)
@@ -59,22 +63,26 @@ def lines(
     `linear` makes the axis linear up to there, and logarithmic beyond.
     """
     for place, (name, (x, y)) in enumerate(curves.items()):
-        axes.plot(x, y, color=COLOURS[place % len(COLOURS)], marker=_MARKS[place % 8], markersize=3.5, linewidth=1.3, label=name)
+        mark, dashes = _MARKS[place % 8], "-" if place < len(COLOURS) else "--"  # a colour's second curve is dashed
+        given = {"marker": mark, "markersize": 3.5, "linestyle": dashes, "linewidth": 1.3, "label": name}
+        axes.plot(x, y, color=COLOURS[place % len(COLOURS)], **given)
     axes.set(**labels)
     if linear is not None:
         axes.set_xscale("symlog", linthresh=linear, linscale=0.5)
         axes.xaxis.set_minor_locator(NullLocator())
-    if epsilons:
-        priced(axes, epsilons, what=above)
+        axes.set_xticks([tick for tick in axes.get_xticks() if tick == 0 or tick >= linear])  # others would lie on zero
     if "xticks" in labels:  # a logarithmic axis would put its own numbers in between
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(labels["xticks"], labels=[f"{tick:g}" for tick in labels["xticks"]])
-    axes.legend(frameon=False, fontsize=7)
+    if epsilons:
+        priced(axes, epsilons, what=above)
+    beside = {"loc": "upper left", "bbox_to_anchor": (1, 1)} if len(curves) > MANY else {}
+    axes.legend(frameon=False, fontsize=7, **beside)
 
 
 def curves(groups: Sequence[tuple[Curves, dict[str, Any]]]) -> Figure:
     """Draw one panel per group."""
-    figure, found = panels(len(groups))
+    figure, found = panels(len(groups), width=5.6 if any(len(group) > MANY for group, _ in groups) else 4.2)
     for axes, (group, labels) in zip(found, groups, strict=True):
         lines(axes, group, **labels)
     return figure
