@@ -599,6 +599,17 @@ def test_networks_of_the_papers_are_held_to_the_data(old: str, new: str, message
 
 
 @pytest.mark.parametrize("learner", ["masks", "latent"])
+def test_a_student_s_window_is_one_that_its_network_can_look_through(learner: str) -> None:
+    """Before, a student that learns from codes was refused only when its teachers had been paid for."""
+    pytest.importorskip("torch")
+    from tutelage.recipes import segmenters
+
+    text = coded(DCT).replace('learner = "masks"', f'learner = "{learner}"')
+    with pytest.raises(RecipeError, match=r"`student.widths` must not halve a \(2, 2\) image to nothing."):
+        segmenters.check(parse(text + f"\n[student.{learner}]\nwindow = [2, 2]"))
+
+
+@pytest.mark.parametrize("learner", ["masks", "latent"])
 def test_a_student_s_window_has_as_many_sides_as_a_mask(learner: str) -> None:
     pytest.importorskip("torch")
     from tutelage.recipes import segmenters

@@ -60,6 +60,18 @@ def test_windows_have_one_size_stay_inside_and_leave_nothing_out(space: tuple[in
     assert seen.min() >= 1
 
 
+def test_a_window_has_as_many_sides_as_the_space() -> None:
+    for window in ((4,), (4, 4, 4)):
+        with pytest.raises(RecipeError, match="`window` must have 2 sizes, one per side"):
+            list(windows((12, 12), window))
+        with pytest.raises(RecipeError, match="`window` must have 2 sizes, one per side"):
+            model(window=window).probabilities(np.zeros((1, 1, 16, 20), np.float32))
+
+
+def test_without_a_window_all_is_seen_at_once() -> None:
+    assert list(windows((12, 9), None)) == [(slice(0, 12), slice(0, 9))]
+
+
 def test_windows_overlap_by_half() -> None:
     assert [place[0].start for place in windows((12,), (4,))] == [0, 2, 4, 6, 8]
     assert [place[0].start for place in windows((9,), (4,))] == [0, 2, 4, 5]  # the last ends where the space ends

@@ -16,6 +16,7 @@ from tutelage.nets import pieces
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
+from tutelage.privacy.errors import RecipeError
 from tutelage.students import stack
 from tutelage.students.latent import Latent, LatentStudent
 from tutelage.students.masks import MaskStudent
@@ -161,6 +162,12 @@ def test_a_student_learns_through_its_window(monkeypatch: pytest.MonkeyPatch) ->
         changed.setattr(pieces, "HELD", 0)
         mapped = student(window=(8, 8)).fit(Public.of(images), answers)
     assert same(mapped, student(window=(8, 8)).fit(Public.of(images), answers))
+
+
+def test_a_window_with_other_sides_than_the_images_is_refused() -> None:
+    images, masks = blobs(3, 0)
+    with pytest.raises(RecipeError, match="`window` must have 2 sizes, one per side"):
+        student(window=(8, 8, 8)).fit(Public.of(images), Answers.exact(masks))
 
 
 def test_a_window_of_the_images_size_or_more_changes_nothing() -> None:

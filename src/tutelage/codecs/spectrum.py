@@ -63,11 +63,8 @@ def principal(stream: Iterable[Array], width: int, *, records: int, centre: bool
     if records < 2:
         raise DataError(f"`public` must hold at least 2 masks. Got {records} instead.")
     rank = min(rank, width, records)
-    gathered = (
-        _Moments(width, records, centre=centre)
-        if width <= _WIDE and records > _FEW
-        else Sketch(width, rank, records, centre=centre)
-    )
+    dense = _dense(width, records)
+    gathered = _Moments(width, records, centre=centre) if dense else Sketch(width, rank, records, centre=centre)
     for rows in stream:
         gathered.add(rows)
     values, vectors = gathered.solve(rank)

@@ -112,11 +112,19 @@ class MaskModel:
         return f"MaskModel({describe(self.factory)})"
 
 
-def windows(space: tuple[int, ...], window: tuple[int, ...], *, overlap: bool = True) -> Iterator[tuple[slice, ...]]:
+def looked_at(window: tuple[int, ...] | None, space: tuple[int, ...]) -> tuple[int, ...]:
+    """Give the size of what a network sees in one go: all of a space, or no more of it than a window."""
+    if window is None:
+        return space
+    if len(window) != len(space):
+        raise RecipeError(f"`window` must have {len(space)} sizes, one per side. Got {window!r} instead.")
+    return tuple(min(have, want) for have, want in zip(space, window, strict=True))
+
+
+def windows(space: tuple[int, ...], window: tuple[int, ...] | None, *, overlap: bool = True) -> Iterator[tuple[slice, ...]]:
     """Cover a space by windows of one size that overlap by half, or lie side by side; the last ones end where the space ends."""
     starts = []
-    for have, want in zip(space, window, strict=True):
-        size = min(have, want)
+    for have, size in zip(space, looked_at(window, space), strict=True):
         steps = range(0, max(1, have - size + 1), max(1, size // 2 if overlap else size))
         starts.append([(start, start + size) for start in sorted({*steps, have - size})])
     for corner in itertools.product(*starts):

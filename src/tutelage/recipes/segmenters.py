@@ -140,10 +140,16 @@ def _drawn(checked: Any) -> dict[str, Any]:
 def network(section: Any, inputs: Any, place: str, window: tuple[int, ...] | None) -> Any:
     """Build the factory of a U-Net for images or volumes of this shape, or through this window."""
     from tutelage.nets.inputs import as_inputs
-    from tutelage.nets.unet import UNet
+    from tutelage.nets.masks import looked_at
 
     channels, *space = as_inputs(inputs[:1]).shape[1:]
-    shape = (channels, *_looked_at(window, tuple(space)))
+    return _fitting(section, (channels, *looked_at(window, tuple(space))), place)
+
+
+def _fitting(section: Any, shape: tuple[int, ...], place: str) -> Any:
+    """Give a section's network for what it sees in one go (channels, *space); refuse, by its place, what does not fit."""
+    from tutelage.nets.unet import UNet
+
     try:
         if section.network is not None:
             return preset(section, shape)
@@ -165,11 +171,6 @@ def _learned_through(recipe: Recipe) -> tuple[int, ...] | None:
     """Give the window of a student that learns from windows; one that learns from codes must see a whole mask."""
     found: tuple[int, ...] | None = settings(recipe)["window"] if recipe.student.learner == "masks" else None
     return found
-
-
-def _looked_at(window: tuple[int, ...] | None, space: tuple[int, ...]) -> tuple[int, ...]:
-    """Give the size of what a network sees in one go."""
-    return space if window is None else tuple(min(have, want) for have, want in zip(space, window, strict=True))
 
 
 def teachers(recipe: Recipe, inputs: Any, *, device: str, engine: Any, checkpoint: Path) -> Any:
@@ -214,7 +215,7 @@ def student(recipe: Recipe, public: Public, *, device: str) -> Callable[[], Any]
 
 def check(recipe: Recipe) -> None:
     """Refuse settings that the learners do not have, and networks that no image of this size fits."""
-    from tutelage.nets.unet import UNet
+    from tutelage.nets.masks import looked_at
 
     training(recipe)
     settings(recipe)
@@ -223,19 +224,14 @@ def check(recipe: Recipe) -> None:
             regions.network(section, place)
             continue
         window = recipe.teachers.window if section is recipe.teachers else settings(recipe)["window"]
-        sides = len(sets.shape(recipe.data))
-        if window is not None and len(window) != sides:  # the teachers' was looked at before
+        space = sets.shape(recipe.data)
+        if window is not None and len(window) != len(space):  # the teachers' was looked at before
             where = f"student.{recipe.student.learner}.window"
-            raise RecipeError(f"`{where}` must have {sides} sizes, one per side. Got {window!r} instead.")
-        seen = window if section is recipe.teachers else _learned_through(recipe)
-        space = _looked_at(seen, sets.shape(recipe.data))
-        try:
-            if section.network is not None:
-                preset(section, (PRESETS[section.network][1], *space))
-            elif section.widths is not None:
-                UNet(shape=(1, *space), widths=section.widths)
-        except RecipeError as error:
-            raise RecipeError(placed(str(error), (place,))) from None
+            raise RecipeError(f"`{where}` must have {len(space)} sizes, one per side. Got {window!r} instead.")
+        channels = 1 if section.network is None else PRESETS[section.network][1]
+        learned = window if section is recipe.teachers else _learned_through(recipe)
+        for seen in {learned, window}:  # a student that learns from codes sees whole masks, and is asked through its window
+            _fitting(section, (channels, *looked_at(seen, space)), place)
     _check_codec(recipe)
 
 

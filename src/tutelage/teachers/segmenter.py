@@ -10,13 +10,12 @@ import numpy as np
 
 from tutelage.data.mapped import HELD
 from tutelage.nets.inputs import as_inputs
-from tutelage.nets.masks import windows
+from tutelage.nets.masks import looked_at, windows
 from tutelage.nets.networks import Factory
 from tutelage.nets.pieces import Pieces
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import Warp
-from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.sealed import Sealed
 from tutelage.teachers.ensemble import Progress
 from tutelage.teachers.networked import Networked
@@ -50,7 +49,7 @@ class Segmenter(Networked):
     def fitting(self, private: Private) -> Factory:
         """Give a U-Net of the images' size, or of the window's."""
         channels, *space = as_inputs(private.inputs[:1]).shape[1:]
-        return UNet(shape=(channels, *self._seen(tuple(space))))
+        return UNet(shape=(channels, *looked_at(self.window, tuple(space))))
 
     def material(self, private: Private, shards: Shards) -> tuple[Any, Any, Sequence[Any]]:
         """See every record of a shard through windows, side by side; the last ones end where the record ends.
@@ -60,7 +59,7 @@ class Segmenter(Networked):
         if self.window is None and private.inputs.nbytes <= HELD:
             return super().material(private, shards)
         space = as_inputs(private.inputs[:1]).shape[2:]
-        places = list(windows(space, self._seen(space), overlap=False))
+        places = list(windows(space, self.window, overlap=False))
         mine = [(np.asarray(rows)[:, None] * len(places) + np.arange(len(places))).reshape(-1) for rows in shards.indices]
         return Pieces.inputs(private.inputs, places), Pieces.masks(private.targets, places), mine
 
@@ -73,7 +72,7 @@ class Segmenter(Networked):
             return Sealed(self.ensemble.probabilities(inputs, progress=progress))
         queries = as_inputs(inputs).numpy()
         space = queries.shape[2:]
-        places, step = list(windows(space, self._seen(space))), max(1, AVERAGED // max(1, len(queries) * math.prod(space)))
+        places, step = list(windows(space, self.window)), max(1, AVERAGED // max(1, len(queries) * math.prod(space)))
         votes = np.empty((len(self), len(queries), *space), np.float16)
         done, work = 0, len(self) * len(places)
         for first in range(0, len(self), step):
@@ -87,14 +86,6 @@ class Segmenter(Networked):
             total /= seen  # in place: a second array of this size would not be half a gigabyte
             votes[first : first + step] = total
         return Sealed(votes)
-
-    def _seen(self, space: tuple[int, ...]) -> tuple[int, ...]:
-        """Give the size of what is looked at in one go."""
-        if self.window is None:
-            return space
-        if len(self.window) != len(space):
-            raise RecipeError(f"`window` must have {len(space)} sizes, one per side. Got {self.window!r} instead.")
-        return tuple(min(have, want) for have, want in zip(space, self.window, strict=True))
 
 
 def _after(done: int, work: int, progress: Progress | None) -> Progress | None:
