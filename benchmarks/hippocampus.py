@@ -573,7 +573,7 @@ def main() -> None:
     parser.add_argument("--pack", type=Path, help="write the packed file and stop")
     parser.add_argument("--collect", type=Path, nargs="+")
     parser.add_argument("--gpu", default="this machine", help="with --collect: the device that the splits ran on")
-    parser.add_argument("--rows", type=Path, default=Path("hippocampus.jsonl"))
+    parser.add_argument("--rows", type=Path, default=Path("hippocampus.jsonl"), help="written anew by every run")
     parser.add_argument("--run", type=Path, help="in place of splits: a finished run of the recipe, whose teachers are asked")
     parser.add_argument(
         "--keep", type=Path, help="folder for splits' teachers: a run that was stopped, or another, takes them up"
@@ -617,6 +617,8 @@ def main() -> None:
         parser.error(
             "--run has its own teachers: --teachers, --plain-teachers, --also, --keep, --dpsgd and --fedavg go with splits"
         )
+    if how.keep and (how.dpsgd or how.fedavg or how.collect):
+        parser.error("--keep is for splits' teachers: --dpsgd, --fedavg and --collect train none")
     if not how.collect:
         how.rows.unlink(missing_ok=True)
         if how.run:

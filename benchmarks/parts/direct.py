@@ -15,11 +15,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from torch import nn
+
 from tutelage.baselines.dpsgd import DPSGD
 from tutelage.baselines.fedavg import NoisyFedAvg
 from tutelage.data.dataset import Private, Public
 from tutelage.metrics import dice
-from tutelage.nets.unet import UNet
+from tutelage.nets.networks import Factory
+from tutelage.nets.unet import UNet, Which, free_parameters
 from tutelage.nets.warps import VOLUMES, Warp
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.units import Unit
@@ -48,12 +51,20 @@ DESCENTS: tuple[Setting, ...] = (
     {"widths": DEEP, "steps": 150, "learning_rate": 1e-2, "clip": 0.1},
     # Adam gives a coordinate that is all noise as long a step as any other, plain descent does not: for small ε, where only what
     # was among the best at the largest is tried; so `--optimizer sgd --epsilons 1` tries them there alone.
+    {"widths": TINY, "steps": 80, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
     {"widths": SMALL, "steps": 20, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
     {"widths": TINY, "steps": 20, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
     {"widths": SMALL, "steps": 20, "learning_rate": 10.0, "clip": 0.1, "plain": True, **PLAINLY},
     {"widths": TINY, "steps": 40, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
     {"widths": SMALL, "steps": 20, "learning_rate": 1.0, "clip": 1.0, "plain": True, **PLAINLY},
     {"widths": SMALL, "steps": 40, "learning_rate": 1.0, "clip": 0.1, "plain": True, **PLAINLY},
+)
+# Fewer parameters still: scales, shifts and the head of a network whose convolutions stay as they were drawn.
+LIGHTLY: Setting = {"free": "norms", "plain": True, **PLAINLY}
+DESCENTS += (
+    {"widths": DEEP, "steps": 40, "learning_rate": 3.0, "clip": 0.1, **LIGHTLY},
+    {"widths": DEEP, "steps": 40, "learning_rate": 1.0, "clip": 0.1, **LIGHTLY},
+    {"widths": SMALL, "steps": 40, "learning_rate": 3.0, "clip": 0.1, **LIGHTLY},
 )
 FEDERATIONS: tuple[Setting, ...] = (
     {"widths": SMALL, "rounds": 20, "local_steps": 4, "local_rate": 0.3, "clip": 0.3, "plain": True},
@@ -105,10 +116,27 @@ def warps(setting: Setting) -> Warp | None:
     return None if setting.get("plain") else VOLUMES
 
 
-def network(setting: Setting, shape: tuple[int, ...]) -> UNet:
+@dataclass(frozen=True)
+class Partly:
+    """Build a network of which only some parameters may move."""
+
+    whole: UNet
+    free: Which
+
+    def __call__(self) -> nn.Module:
+        """Hold the others fast."""
+        network = self.whole()
+        free = set(free_parameters(network, self.free))
+        for name, parameter in network.named_parameters():
+            parameter.requires_grad_(name in free)
+        return network
+
+
+def network(setting: Setting, shape: tuple[int, ...]) -> Factory:
     """Build the setting's network."""
     widths = tuple(int(width) for width in setting["widths"].split("-"))
-    return UNet(shape=shape, widths=widths, groups=min(8, widths[0]))
+    whole = UNet(shape=shape, widths=widths, groups=min(8, widths[0]))
+    return Partly(whole, setting["free"]) if "free" in setting else whole
 
 
 def rows(
