@@ -54,9 +54,7 @@ NAMES = (
     "autoencoder",
     "regions",
 )
-DOOR = {  # volumes
-    "dct": 62, "flips of dct": 62, "wavelet": 62, "blocks 24x24x24": 62, "pca": 62, "autoencoder": 62, "regions": 2,
-}  # fmt: skip
+DOOR = ("dct", "flips of dct", "wavelet", "blocks 24x24x24", "pca", "autoencoder", "regions")
 TRUTH = 99  # a teacher that nobody asks
 BUDGET = Budget(1e5, 1e-2)  # eight teachers cannot hide anybody: this is about memory and time, and Dice says that masks arrive
 
@@ -192,7 +190,7 @@ def main() -> None:
     """Measure every codec, then the runs through a curator in processes of their own."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--door", choices=DOOR, help="one run in this process")
-    parser.add_argument("--volumes", type=int, help="of that run, in place of the usual number")
+    parser.add_argument("--volumes", type=int, default=62)
     parser.add_argument("--teachers", type=int, default=8)
     parser.add_argument("--times", nargs="*", choices=NAMES, help="nothing is labelled; of these codecs, or of all")
     parser.add_argument("--collect", type=Path, nargs="+", help="files that hold what --door printed, named after their codec")
@@ -200,7 +198,7 @@ def main() -> None:
     given = parser.parse_args()
     note = {} if given.note is None else {"note": given.note}
     if given.door:
-        print(json.dumps(door(given.door, given.volumes or DOOR[given.door], given.teachers)))
+        print(json.dumps(door(given.door, given.volumes, given.teachers)))
         return
     path = result.RESULTS / "codecs.json"
     kept = json.loads(path.read_text(encoding="utf-8"))["figures"] if path.exists() else {"per_volume": {}, "door": {}}
@@ -223,7 +221,7 @@ def main() -> None:
         return
     through = {}
     for name in DOOR:
-        words = [sys.executable, __file__, "--door", name, "--teachers", str(given.teachers)]
+        words = [sys.executable, __file__, "--door", name, "--volumes", str(given.volumes), "--teachers", str(given.teachers)]
         said = subprocess.run(words, check=True, stdout=subprocess.PIPE, text=True).stdout
         through[name] = json.loads(said.splitlines()[-1])
         print(name, through[name], flush=True)
