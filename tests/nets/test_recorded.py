@@ -5,9 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from tutelage.nets.networks import ConvNet
 from tutelage.nets.recorded import Lane, train_recorded
+from tutelage.nets.slices import Slices
 from tutelage.nets.training import Stream, Training, train_one
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import Warp
@@ -69,6 +71,17 @@ def test_a_lane_starts_where_it_is_told(bent: bool) -> None:
     stack = recorded(factory, inputs, targets, training, lanes=2, start=start)
     assert furthest(stack, alone(factory, inputs, targets, training, start=start)) < 1e-3
     assert furthest(stack, alone(factory, inputs, targets, training)) > 3e-3
+
+
+def test_networks_that_look_at_volumes_slice_by_slice_learn_as_well() -> None:
+    inputs, targets, _ = scenes((6, 4, 5))
+
+    def factory() -> Slices:
+        return Slices(nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.Conv2d(4, 1, 3, padding=1)))
+
+    stack, states = recorded(factory, inputs, targets, TRAINING), alone(factory, inputs, targets, TRAINING)
+    assert furthest(stack, states) < 1e-3
+    assert furthest(stack, states[::-1]) > 1e-2
 
 
 def test_labels_are_learned_as_well() -> None:

@@ -71,6 +71,11 @@ def _block(inputs: Source, targets: Source, rows: Tensor, streams: Sequence[Stre
     return images, wanted
 
 
+def _arranged(tensor: Tensor) -> Tensor:
+    """Put channels last in memory, as library kernels like best."""
+    return tensor.contiguous(memory_format=torch.channels_last_3d if tensor.ndim == 5 else torch.channels_last)
+
+
 def _wait(device: torch.device) -> None:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -85,11 +90,11 @@ class Lane:
 
     def __init__(self, factory: Factory, inputs: Source, targets: Source, training: Training) -> None:
         self.training, self.device = training, inputs.device
-        self.layout = torch.channels_last_3d if inputs.ndim == 5 else torch.channels_last
         self.network = factory().train().to(self.device)
-        self._arrange()
-        self.images = torch.zeros_like(as_float(inputs[:1])).repeat(training.batch, *[1] * (inputs.ndim - 1))
-        self.images = self.images.contiguous(memory_format=self.layout)
+        for layer in self.network.modules():  # one that looks at volumes slice by slice holds convolutions of images
+            if isinstance(layer, (nn.Conv2d, nn.Conv3d)):
+                layer.weight.data = _arranged(layer.weight.data)
+        self.images = _arranged(torch.zeros_like(as_float(inputs[:1])).repeat(training.batch, *[1] * (inputs.ndim - 1)))
         soft = torch.float32 if training.augmentation and targets.dtype != torch.int64 else targets.dtype
         self.wanted = torch.zeros(training.batch, *targets.shape[1:], dtype=soft, device=self.device)
         gpu = self.device.type == "cuda"
@@ -99,12 +104,6 @@ class Lane:
         )
         self.stream = torch.cuda.Stream(self.device) if gpu else None
         self.replayed = Replayed(self._step, place=self.device)
-
-    def _arrange(self) -> None:
-        """Give weights of convolutions the order in memory that the images have."""
-        for layer in self.network.modules():
-            if isinstance(layer, (nn.Conv2d, nn.Conv3d)):
-                layer.weight.data = layer.weight.data.contiguous(memory_format=self.layout)
 
     def begin(self, network: nn.Module, start: State | None) -> None:
         """Take another network's weights and forget what the optimizer knew."""
