@@ -114,8 +114,9 @@ def test_stages_go_through_the_door(name: str, epsilon: float, tmp_path: Path, m
         assert papers == "—"  # at the paper's noise there is no honest price to train a baseline at
         assert all(0 <= float(cell) <= 1 for cell in honest)
     for column in ("papers", "honest", "ours"):
-        verdict = verify(tmp_path / name / column / "seed-0")
-        told = json.loads((tmp_path / name / column / "seed-0" / "release" / "guarantee.json").read_text(encoding="utf-8"))
+        (folder,) = (tmp_path / name / column).glob("seed-0-*")
+        verdict = verify(folder)
+        told = json.loads((folder / "release" / "guarantee.json").read_text(encoding="utf-8"))
         assert verdict.against_private_book
         assert verdict.recomputed_epsilon == pytest.approx(told["epsilon"], rel=1e-2)
     assert found.numbers is not None
@@ -132,6 +133,18 @@ def test_stages_go_through_the_door(name: str, epsilon: float, tmp_path: Path, m
     nothing_behind_the_door_is_told(
         found, stages._made(bench, getattr(studies, MAKERS[name])(bench), shown=False), tmp_path / name
     )
+
+
+def test_what_is_computed_otherwise_begins_beside_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A book belongs to one run: in the former one's folder the new one would be refused."""
+    before, after = studies.tumours(tiny(tmp_path)), replace(studies.tumours(tiny(tmp_path)), form=studies.STAGES_FORM + 1)
+    column, seen = before.columns[-1], []
+    monkeypatch.setattr(stages, "_read", lambda folder, *_, **__: seen.append(folder.root.name) or {})
+    for study in (before, before, after):
+        stages._run(tiny(tmp_path), study, column, 0, shown=True)
+    assert len(set(seen)) == 2
+    assert len(list((tmp_path / "stages" / column.name).glob("seed-0-*/private/book.sqlite"))) == 2
+    assert len(list((tmp_path / "stages" / "private").glob("teachers-*"))) == 2
 
 
 MAKERS = {"thesis-stages": "thesis", "stages": "tumours"}

@@ -21,7 +21,6 @@ from tutelage.reproduction.scans import BRATS, HIPPOCAMPUS, Scans
 Array = npt.NDArray[Any]
 Progress = Callable[[str, int, int], None]
 Made = TypeVar("Made")
-FORM = 8  # raise it when tables are computed otherwise: what was kept is then computed anew. Some figures have their own
 SMALL, FULL = 16, 64
 TEMPLATES = Path("sisi/raw_images")
 GRAIN = 0.6  # deviation of the grain on an animal of brightness 1, in small images

@@ -13,9 +13,9 @@ from tutelage.console import unforeseen
 from tutelage.data.sources import MissingFiles
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.recipes.sections import unknown
-from tutelage.reproduction import activation, components, compression, curves, naive, origin, stages, thesis
+from tutelage.reproduction import activation, components, compression, curves, naive, origin, stages, studies, thesis
 from tutelage.reproduction.findings import Finding
-from tutelage.reproduction.pools import FORM, Bench
+from tutelage.reproduction.pools import Bench
 
 
 @final
@@ -26,7 +26,7 @@ class Item:
     name: str
     title: str
     make: Callable[[Bench], Finding]
-    form: int = FORM  # raised when it is computed otherwise
+    form: int  # raised when it is computed otherwise: what was kept is then computed anew
 
     def settings(self, bench: Bench) -> str:
         """Name what it is computed with."""
@@ -34,16 +34,16 @@ class Item:
 
 
 ITEMS = (
-    Item("theorem-4", "000 Theorem 4 and Eq. 13", components.theorem),
-    Item("components", "000 Fig. 1", components.search),
-    Item("naive", "000 Fig. 2", naive.naive),
+    Item("theorem-4", "000 Theorem 4 and Eq. 13", components.theorem, form=8),
+    Item("components", "000 Fig. 1", components.search, form=8),
+    Item("naive", "000 Fig. 2", naive.naive, form=8),
     Item("students", "000 Fig. 3", curves.students, form=7),
-    Item("thesis-compression", "002 Figs 4.1 and 4.2", thesis.thesis),
-    Item("thesis-stages", "002 Table 4.1 and Fig. 4.3", stages.thesis, form=7),
+    Item("thesis-compression", "002 Figs 4.1 and 4.2", thesis.thesis, form=8),
+    Item(studies.THESIS_STAGES, "002 Table 4.1 and Fig. 4.3", stages.thesis, form=studies.THESIS_FORM),
     Item("ball", "003 Fig. 2", activation.ball, form=7),
     Item("compression", "003 Fig. 3", compression.compression, form=compression.FORM),
     Item("teachers", "003 Fig. 4", curves.teachers, form=7),
-    Item("stages", "003 Table 1", stages.tumours),
+    Item(studies.STAGES, "003 Table 1", stages.tumours, form=studies.STAGES_FORM),
 )
 
 

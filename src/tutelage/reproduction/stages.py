@@ -27,7 +27,7 @@ from tutelage.recipes.laid import laid
 from tutelage.reproduction import direct, drawing, studies
 from tutelage.reproduction.direct import BASELINES
 from tutelage.reproduction.findings import Finding, Table
-from tutelage.reproduction.pools import FORM, Bench
+from tutelage.reproduction.pools import Bench
 from tutelage.reproduction.studies import Column, Study
 from tutelage.runs import CONTROLS, STAGES, RunFolder
 from tutelage.students.latent import Latent, LatentStudent
@@ -114,7 +114,7 @@ def _made(bench: Bench, study: Study, *, shown: bool) -> Finding:
     rows.append(("ε claimed", study.published["ε claimed"], *("—" for _ in columns)))
     for name, key, form in FACTS:
         rows.append((name, study.published.get(name, ""), *(form.format(found[key][0]) for found in columns)))
-    first = RunFolder(bench.out / study.name / study.columns[0].name / "seed-0")
+    first, _ = _folder(bench, study, study.columns[0], 0)
     pictures = _strip(first, bench, study, shown=shown)
     beaten = _beaten(study, columns)
     return Finding(
@@ -167,14 +167,13 @@ def _beaten(study: Study, columns: list[dict[str, list[float]]]) -> str:
 def _direct(bench: Bench, study: Study, column: Column, seed: int) -> dict[str, float]:
     """Train the baselines at a column's (ε, δ, unit); columns of one price share them."""
     assert column.epsilon is not None
-    told = f"{study.direct!r} {column.epsilon!r} {column.delta!r} {seed} {study.private!r} {study.test!r} {FORM}"
     return direct.trained(
         study.direct,
         study.private,
         study.test,
         Budget(column.epsilon * (1 + 1e-9), column.delta, Unit(study.private.unit)),
         kept=bench.out / study.name / "baselines" / f"{column.epsilon:g}-{column.delta:g}-seed-{seed}.json",
-        purpose=hashlib.sha256(told.encode()).hexdigest(),
+        purpose=_digest(study.direct, column.epsilon, column.delta, seed, study.private, study.test, study.form),
         device=bench.device,
         seed=seed,
         say=bench.say,
@@ -183,7 +182,7 @@ def _direct(bench: Bench, study: Study, column: Column, seed: int) -> dict[str, 
 
 def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) -> dict[str, Any]:
     """Carry out one transfer through the real door, or read it where it is finished."""
-    folder = RunFolder(bench.out / study.name / column.name / f"seed-{seed}")
+    folder, purpose = _folder(bench, study, column, seed)
     unit = Unit(study.private.unit)
     epsilon, sigma = column.epsilon, column.sigma
     plan = MeanPlan(column.teachers, column.queries, sigma, epsilon, column.delta, study.bound, study.variables, unit=unit)
@@ -191,9 +190,6 @@ def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) 
         solved = plan.solved()
         epsilon, sigma = solved.epsilon, solved.sigma
     assert epsilon is not None
-    sizes = f"{len(study.shapes)} {study.factory(column)!r} {study.norm} {FORM}"
-    told = f"{column!r} {seed} {study.private!r} {study.public!r} {study.teaching!r} {study.crowded!r} {study.learning!r} {sizes}"
-    purpose = hashlib.sha256(told.encode()).hexdigest()
     if not _finished(folder, purpose):
         codec, public = _codec(bench, study, column, sigma or 0.0, folder), study.public
         if column.aligned:
@@ -218,6 +214,17 @@ def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) 
             progress=bench.progress,
         )
     return _read(folder, column, shown=shown)
+
+
+def _folder(bench: Bench, study: Study, column: Column, seed: int) -> tuple[RunFolder, str]:
+    """Name a run by all that makes it, and give its book's purpose: what is run otherwise begins beside what was there."""
+    learned = (study.private, study.public, study.teaching, study.crowded, study.learning)
+    purpose = _digest(column, seed, *learned, len(study.shapes), study.factory(column), study.norm, study.form)
+    return RunFolder(bench.out / study.name / column.name / f"seed-{seed}-{purpose[:8]}"), purpose
+
+
+def _digest(*parts: Any) -> str:
+    return hashlib.sha256(" ".join(map(repr, parts)).encode()).hexdigest()
 
 
 def _finished(folder: RunFolder, purpose: str) -> bool:
@@ -280,9 +287,9 @@ def _components(study: Study, column: Column) -> PCA:
 def _teachers(bench: Bench, study: Study, column: Column, seed: int) -> Segmenter | RegionTeachers:
     """Train teachers, or take up those of another column with as many: they never saw a codec."""
     kind = "papers" if column.codec == "autoencoder" else "own"  # each has networks of its own
-    kept = bench.out / study.name / "private" / f"teachers-{FORM}-{kind}-{column.teachers}-{seed}"
-    many = column.teachers > study.columns[0].teachers
-    training = study.crowded if many else study.teaching
+    training = study.crowded if column.teachers > study.columns[0].teachers else study.teaching
+    learned = _digest(training, study.private, study.public, study.factory(column), study.form)[:8]
+    kept = bench.out / study.name / "private" / f"teachers-{kind}-{column.teachers}-{seed}-{learned}"
     given: dict[str, Any] = {"training": training, "device": bench.device, "seed": seed, "checkpoint": kept}
     if column.codec == "regions":  # stacked on a GPU, where they take all of its memory if nobody says how many at a time
         if bench.small:

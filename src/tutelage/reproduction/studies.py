@@ -24,6 +24,8 @@ CLAIMED = (2.0, 1e-7)  # of the thesis
 SIGMA = 0.075  # of 003
 TEACHING, LEARNING = 6_000, 8_000  # batches of the thesis' networks: of teachers, and of students. They would still learn on
 LEVELS = Warp(flips=(-1,), greys=GREYS, nearest=True)  # of scenes: no outline changes, which is all that tells animals apart
+THESIS_STAGES, THESIS_FORM = "thesis-stages", 7
+STAGES, STAGES_FORM = "stages", 8
 THESIS, TUMOURS = Preset("sisi-2d"), Preset("brats-slices")  # the papers' networks, which MONAI builds
 REGIONS = (
     " Ours: 500 networks look at one region of a scene at a time and vote for one, 512 times, as in benchmarks/scenes.py; their "
@@ -63,6 +65,7 @@ class Study:
     """Hold what the columns of a table share."""
 
     name: str
+    form: int  # raised when it is computed otherwise
     title: str
     published: dict[str, str]
     columns: tuple[Column, ...]
@@ -124,7 +127,8 @@ def thesis(bench: Bench) -> Study:
     if not bench.small:
         told = REGIONS + _lasted(how, len(private) // 16)
     return Study(
-        name="thesis-stages",
+        name=THESIS_STAGES,
+        form=THESIS_FORM,
         title="002 Table 4.1 and Fig. 4.3: stages on scenes",
         published={
             "teacher": "0.785", "encoded teacher": "0.670", "ensemble + noise": "0.735", "student": "0.745",
@@ -163,7 +167,8 @@ def tumours(bench: Bench) -> Study:
     own = {**same, "teachers": _many(parts["private"]) if bench.small else patients}
     images = "drawn images" if bench.small else f"{bench.patients.name}, {patients} private patients"
     return Study(
-        name="stages",
+        name=STAGES,
+        form=STAGES_FORM,
         title="003 Table 1: stages",
         published={
             "teacher": "0.802", "ensemble": "0.811", "ensemble + noise": "0.799", "student": "0.785", "non-private": "0.869",
