@@ -48,6 +48,7 @@ from tutelage.nets.unet import UNet
 from tutelage.nets.warps import SCENES
 from tutelage.planning import Aggregation
 from tutelage.privacy import accounting
+from tutelage.privacy.bounds import Ball
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
@@ -61,6 +62,7 @@ CODEC = RegionVotes((SIZE, SIZE), REGIONS)
 MARGIN, DEVIATIONS = 0.4, 1.5
 DRAWN = 2048  # scenes per seed
 SEEDS = {"private": 10_000, "public": 20_000, "test": 40_000}  # settings were tried on scenes of 30,000 on
+FITTED, SHAPES, FEW = 50_000, 4096, 128  # seed and number of the scenes that codecs are fitted on; questions at a time
 FIXED = {
     "delta": DELTA,
     "unit": "record",
@@ -447,32 +449,49 @@ def control(run: Run, way: Any, private: Pool, test: Pool) -> None:
     run.done(f"{way.name}, controls", begin)
 
 
-def papers(run: Run, public: Pool, votes: np.ndarray, epsilon: float = 2.0, questions: int = 128) -> None:
+def papers(run: Run, public: Pool, votes: np.ndarray, epsilon: float = 2.0) -> None:
     """Ask the same teachers for whole masks in the papers' codes, at the same honest budget.
 
-    Codecs are fitted on drawn silhouettes, which are public. Released masks are scored at 1/2, and snapped to a region.
+    Codecs are fitted on masks of further scenes of the same kind, as the papers fitted theirs. They are asked few questions,
+    which carry less noise, and as many as the votes are. Released masks are scored at 1/2, and snapped to a region.
     """
     begin = time.monotonic()
-    shapes = Public.of(np.zeros((2000, 1)), draw(None, 2000, 1)[1], source="drawn scenes")
-    rows = worth_asking(public)[:questions]
-    asked_about = public.part(rows)
-    budget = Budget(epsilon, DELTA, Unit("record"))
-    for name, codec in (("pixels, naive", Pixels.fit(shapes)), ("pca, 16 components", PCA.fit(shapes, components=16))):
-        mechanism, _ = Aggregation("mean").built(budget, len(rows), len(votes), codec.bound)
-        if isinstance(codec, PCA):
-            codec = replace(codec, noise=mechanism.sigma / len(votes))  # shrinking; the clip stays
-
-        class Painters:
-            def vote(self, inputs: np.ndarray) -> Sealed:
-                mine = votes[:, inputs[:, 0]]
-                return Sealed(public.labels[inputs[:, 0]][None] == mine[:, :, None, None])  # NONE is no region
-
-        with TemporaryDirectory() as folder, Ledger(Path(folder) / "book.sqlite", budget) as ledger:
-            masks = Curator(Painters(), codec, mechanism, ledger).answer(rows[:, None])
-        snapped = asked_about.seen.encode(masks[None])[0].argmax(axis=-1)
-        told = {"codec": name, "teachers": len(votes), "epsilon": epsilon, "questions": len(rows)}
-        run.keep("codecs", **told, released=asked_about.score(masks), released_snapped=asked_about.scored(snapped))
+    shapes = Public.of(np.zeros((SHAPES, 1)), draw(run.given.templates, SHAPES, FITTED)[1], source="scenes")
+    candidates, budget = worth_asking(public), Budget(epsilon, DELTA, Unit("record"))
+    fixed = [("pixels, naive", Pixels.fit(shapes)), ("pca, 16 components", PCA.fit(shapes, components=16))]
+    for questions in sorted({min(FEW, len(candidates)), asked(epsilon, len(votes), len(candidates))}):
+        unit_clip, _ = Aggregation("mean").built(budget, questions, len(votes), Ball(1, 1.0))
+        rows = candidates[:questions]
+        asked_about = public.part(rows)
+        for name, codec in coded(fixed, shapes, unit_clip.sigma / len(votes)):
+            masks = released(public, votes, rows, codec, budget)
+            snapped = asked_about.seen.encode(masks[None])[0].argmax(axis=-1)
+            told = {"codec": name, "teachers": len(votes), "epsilon": epsilon, "questions": questions}
+            scores = {"released": asked_about.score(masks), "released_snapped": asked_about.scored(snapped)}
+            empty = asked_about.score(np.zeros(masks.shape, dtype=np.uint8))["dice"]
+            run.keep("codecs", **told, dimension=codec.bound.dimension, **scores, empty_mask=empty)
     run.done(f"the papers' codes, {len(votes)} teachers", begin)
+
+
+def coded(fixed: list[tuple[str, Any]], shapes: Public, noise_per_norm: float) -> Iterator[tuple[str, Any]]:
+    """Let components shrink under the noise that they will meet, and add as many of them as it allows (000's criterion)."""
+    own = ("pca, by the criterion", PCA.priced(shapes, noise_per_norm=noise_per_norm))
+    for name, codec in (*fixed, own):
+        yield name, replace(codec, noise=noise_per_norm * codec.norm) if isinstance(codec, PCA) else codec
+
+
+def released(public: Pool, votes: np.ndarray, rows: np.ndarray, codec: Any, budget: Budget) -> np.ndarray:
+    """Let the teachers' regions through the door as masks, some questions at a time."""
+
+    class Painters:
+        def vote(self, inputs: np.ndarray) -> Sealed:
+            mine = votes[:, inputs[:, 0]]
+            return Sealed(public.labels[inputs[:, 0]][None] == mine[:, :, None, None])  # NONE is no region
+
+    mechanism, _ = Aggregation("mean").built(budget, len(rows), len(votes), codec.bound)
+    with TemporaryDirectory() as folder, Ledger(Path(folder) / "book.sqlite", budget) as ledger:
+        curator = Curator(Painters(), codec, mechanism, ledger)
+        return np.concatenate([curator.answer(rows[start : start + FEW, None]) for start in range(0, len(rows), FEW)])
 
 
 def parsed() -> argparse.Namespace:
