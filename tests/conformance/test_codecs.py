@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 from tests.conformance.suites import check_codec, check_fit, check_masks
 
+from tutelage.codecs import passes
 from tutelage.codecs.blocks import Blocks
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.fitting import Provenance
@@ -112,6 +115,55 @@ def test_votes_for_regions(method: Any, shape: tuple[int, ...]) -> None:
     check_codec(seen, predictions, public.inputs, seen.encode(predictions)[0].argmax(axis=-1))
     check_masks(seen, shape, queries=5)
     assert repr(codec.seeing(public.inputs)) == repr(seen)
+
+
+# ── memory ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def beyond(work: Callable[[], np.ndarray]) -> int:
+    """Say how much is held at the worst moment beside what comes out, in bytes."""
+    work()  # what is computed once is there
+    tracemalloc.start()
+    found = work()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return most - found.nbytes
+
+
+def growth(codec: Any, shape: tuple[int, ...]) -> tuple[float, float]:
+    """Say how much more of that there is with more teachers and questions, when encoding and decoding, in masks of doubles."""
+    held: list[tuple[int, int]] = []
+    for teachers, queries in ((3, 3), (12, 9)):
+        public = made(shape, queries, seed=2)
+        masks = np.repeat(public.targets[None], teachers, axis=0)
+        codes = codec.encode(masks[:1])[0]
+        held.append((beyond(lambda m=masks: codec.encode(m)), beyond(lambda c=codes, p=public: codec.decode(c, p.inputs))))
+    one = 8 * math.prod(shape)
+    return (held[1][0] - held[0][0]) / one, (held[1][1] - held[0][1]) / one
+
+
+@pytest.mark.parametrize("name", [name for name in FITS if not name.startswith("guided")])
+def test_however_many_teachers_answer_no_more_masks_are_held_at_a_time(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = (64, 48)
+    codec = FITS[name](made(shape, 12), shape)
+    monkeypatch.setattr(passes, "_VALUES", 1)
+    assert max(growth(codec, shape)) < 1
+
+
+def test_a_codec_that_holds_every_teacher_s_masks_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hoarder:
+        def __init__(self, inner: Any) -> None:
+            self.inner = inner
+
+        def encode(self, predictions: np.ndarray) -> np.ndarray:
+            return self.inner.encode(predictions.astype(np.float64))
+
+        def decode(self, codes: np.ndarray, inputs: np.ndarray) -> np.ndarray:
+            return self.inner.decode(codes, inputs).astype(np.float64).astype(np.float32)
+
+    shape = (64, 48)
+    monkeypatch.setattr(passes, "_VALUES", 1)
+    assert min(growth(Hoarder(Pixels(shape)), shape)) > 5
 
 
 # ── what the suites refuse ────────────────────────────────────────────────────────────────────────────────────────────

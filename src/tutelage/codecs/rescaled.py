@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, final
@@ -93,21 +94,31 @@ class Rescaled:
         return type(self.codec.bound)(len(self.weights), self.norm)
 
     def encode(self, predictions: Array) -> Array:
-        """Stretch the inner codes (teachers, queries, dimension)."""
-        given, bound = np.asarray(self.codec.encode(predictions)), self.bound
-        codes = np.empty(given.shape)  # not in place: the inner codec may have handed on what it was given
-        for teacher, inner in zip(codes, given, strict=True):
-            teacher[:] = bound.clip((inner - self.offset) * self.weights)
+        """Stretch the inner codes (teachers, queries, dimension), of a few masks at a time as the inner codec makes them."""
+        given, bound = np.asarray(predictions), self.bound
+        if given.ndim < 2 or not given.size:
+            return np.asarray(self.codec.encode(given))  # which refuses what is no predictions
+        codes = np.empty((*given.shape[:2], len(self.weights)))
+        for teacher, answers in enumerate(given):
+            for part in slices(len(answers), math.prod(given.shape[2:])):
+                inner = np.asarray(self.codec.encode(answers[None, part]))[0]
+                codes[teacher, part] = bound.clip((inner - self.offset) * self.weights)
         return codes
 
     def decode(self, codes: Array, inputs: Array) -> Array:
-        """Undo the stretch, shrink deviations from the mean, and let the inner codec decode."""
-        given = valid_codes(codes, len(self.weights))
-        gain = np.ones_like(self.weights)
+        """Undo the stretch, shrink deviations from the mean, and let the inner codec decode, a few answers at a time."""
+        given, images = valid_codes(codes, len(self.weights)), np.asarray(inputs)
+        gain: Array | float = 1.0
         if self.noise:
             gain = self.variances / (self.variances + (self.noise / self.weights) ** 2)
-        inner = given / self.weights + self.offset
-        return self.codec.decode(self.mean + gain * (inner - self.mean), inputs)
+        masks: Array | None = None
+        for part in slices(len(given), max(len(self.weights), math.prod(images.shape[1:]))):
+            inner = given[part] / self.weights + self.offset
+            found = np.asarray(self.codec.decode(self.mean + gain * (inner - self.mean), images[part]))
+            if masks is None:
+                masks = np.empty((len(given), *found.shape[1:]), dtype=found.dtype)
+            masks[part] = found
+        return np.asarray(self.codec.decode(given, images)) if masks is None else masks
 
     def measured(self, codes: Array) -> Measurement:
         """Say which linear measurements of a mask released codes (questions, dimension) are; their noise is white.

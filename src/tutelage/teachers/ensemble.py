@@ -33,6 +33,7 @@ Progress = Callable[[int, int], None]
 VOTES = 16_384  # network evaluations in flight at once on a GPU
 SHARES = 65_536  # the same for shares of small pictures, in bfloat16
 QUERIES = 512  # inputs per forward pass on a CPU: what its caches like
+LARGE = 1 << 18  # numbers of a record that are not worth computing an answer to, only to see its shape
 PIXELS = {"cuda": 2**22, "cpu": 2**18}  # of masks in flight at once: networks times inputs times pixels
 
 log = logging.getLogger("tutelage.teachers")
@@ -253,16 +254,30 @@ def check(records: Source, targets: Any, shards: tuple[Tensor, ...], training: T
 
 def trial(network: nn.Module, records: Source) -> tuple[int, ...]:
     """Ask about one blank record to see the shape of an answer: (classes, ...)."""
+    shape = tuple(records.shape[1:])
     try:
-        with torch.no_grad():
-            answer = network.eval()(torch.zeros(1, *records.shape[1:]))
+        answer = _outlined(network, shape)
     except RuntimeError as error:
         raise RecipeError(
-            f"`factory` must build a network for inputs of shape {tuple(records.shape[1:])}. Got one that fails on them instead."
+            f"`factory` must build a network for inputs of shape {shape}. Got one that fails on them instead."
         ) from error
     if not isinstance(answer, Tensor):
         raise RecipeError(f"`factory` must build a network that answers with one tensor. Got {type(answer).__name__} instead.")
     return tuple(answer.shape[1:])
+
+
+def _outlined(network: nn.Module, shape: tuple[int, ...]) -> Any:
+    """Answer, about a large record in outline alone: to compute it for a window of a brain would take a CPU seconds, every time.
+
+    A network that hangs on values, or on what has no outline, is asked for real.
+    """
+    with torch.no_grad():
+        if math.prod(shape) > LARGE:
+            try:
+                return copy.deepcopy(network).to("meta").eval()(torch.zeros(1, *shape, device="meta"))
+            except Exception:  # whatever somebody else's code raises where there are no numbers
+                pass
+        return network.eval()(torch.zeros(1, *shape))
 
 
 def as_targets(network: nn.Module, records: Source, targets: Any, training: Training) -> Source:
