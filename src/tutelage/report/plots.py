@@ -76,7 +76,7 @@ def spending(epsilons: Sequence[float], budget: float) -> Figure:
     figure, axes = _axes()
     axes.step(range(len(epsilons) + 1), [0.0, *epsilons], where="post", color=BLUE, label="spent")
     axes.axhline(budget, color=ORANGE, linestyle="--", label="budget")
-    axes.set(xlabel="charges", ylabel="ε", xlim=(0, max(1, len(epsilons))), ylim=(0, budget * 1.1))
+    axes.set(xlabel="charges", ylabel="ε", xlim=(0, len(epsilons) + 1), ylim=(0, budget * 1.1))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, loc="lower right")
     return figure
