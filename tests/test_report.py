@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
+from dataclasses import fields
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,7 +16,9 @@ from tests.walk.tiny import tiny_run
 import tutelage as tt
 from tutelage.planning import Aggregation, MeanPlan
 from tutelage.privacy.errors import LedgerError, RecipeError
+from tutelage.privacy.events import Event
 from tutelage.report import plots, stages, strips
+from tutelage.report import words as plain
 from tutelage.runs import CONTROLS, RunFolder
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -171,6 +176,12 @@ def test_plan_curves_go_through_the_plan() -> None:
     assert noise.get_ydata()[0] == pytest.approx(0.075)
 
 
+def test_spending_begins_with_nothing_and_counts_whole_charges() -> None:
+    axes = plots.spending([1.0, 2.0], 3.0).axes[0]
+    assert [axes.lines[0].get_xdata().tolist(), axes.lines[0].get_ydata().tolist()] == [[0, 1, 2], [0, 1, 2]]
+    assert all(tick == round(tick) for tick in axes.get_xticks())
+
+
 def test_an_svg_stands_alone_inside_a_page() -> None:
     text = plots.svg(plots.spending([1.0, 2.0], 3.0))
     assert text.startswith("<svg")
@@ -188,7 +199,8 @@ def masked(root: Path, space: tuple[int, ...], *, truth: bool = True, behind: bo
     masks[0] = 0
     beside = {"truth": masks} if truth else {}
     inputs, noisy = rng.normal(size=(5, 2, *space)).astype(np.float32), masks + rng.normal(0, 0.1, masks.shape)
-    np.savez(folder.samples, inputs=inputs, answers=noisy, mean=masks.mean(axis=0), student=masks, **beside)
+    shown = np.arange(5) * 8
+    np.savez(folder.samples, shown=shown, inputs=inputs, answers=noisy, mean=masks.mean(axis=0), student=masks, **beside)
     if behind:
         np.save(folder.shown_stages, np.stack([masks, masks, masks]).astype(np.float16))
     return folder
@@ -204,6 +216,15 @@ def test_strips_show_every_stage_of_images_and_volumes(space: tuple[int, ...], t
     assert sheet.rows[1][-1].score == 1.0
     assert sheet.rows[1][1].score is None  # the truth is not scored
     assert sheet.volume == (len(space) == 3)
+    assert (sheet.scored, sheet.behind, sheet.spaced) == (True, True, True)
+    assert sheet.peak == pytest.approx(0.8)  # of five masks one is empty
+
+
+def test_every_picture_says_what_it_is(tmp_path: Path) -> None:
+    sheet = strips.strip(masked(tmp_path, (9, 8)), inside=False)
+    assert sheet is not None
+    assert [row[0].alt for row in sheet.rows] == [f"question {place}" for place in (1, 9, 17, 25, 33)]
+    assert [cell.alt for cell in sheet.rows[1]][1:3] == ["question 9: truth", "question 9: one teacher"]
 
 
 def test_strips_show_what_is_behind_the_door_where_it_may_be_shown(tmp_path: Path) -> None:
@@ -212,6 +233,8 @@ def test_strips_show_what_is_behind_the_door_where_it_may_be_shown(tmp_path: Pat
     assert sheet is not None
     assert sheet.headings == [("public image", "public"), ("released answer", "released"), ("student", "released")]
     assert all(cell.score is None for row in sheet.rows for cell in row)
+    assert not sheet.scored
+    assert not sheet.behind
     np.save(folder.pictures, np.zeros((3, 5, 8, 8), np.float16))
     assert len(strips.strip(folder, inside=True).headings) == 6  # type: ignore[union-attr]
     assert len(strips.strip(folder, inside=False).headings) == 3  # type: ignore[union-attr]
@@ -228,17 +251,119 @@ MASKS = {
 
 def test_stages_are_in_their_order_and_controls_beside_them() -> None:
     way, controls = stages.rows({**MASKS, "stage: teacher": 0.4, "control: non-private, all private masks": 0.9})
-    assert [row.name for row in way] == ["teacher", "ensemble + noise", "student"]
+    assert [row.name for row in way] == ["teacher", "released answers, on the questions", "student"]
     assert [row.name for row in controls] == ["non-private", "mean shape as label", "mean shape", "empty mask"]
     assert not stages.is_masks({"private student": 0.5})
 
 
 def test_a_control_that_does_as_well_is_named() -> None:
-    assert stages.verdict(MASKS) == "The private student does not beat its controls: mean shape as label."
+    assert stages.verdict(MASKS) == "The private student (0.600) does not beat its controls: mean shape as label (0.600)."
+    both = stages.verdict({**MASKS, "private student": 0.45})
+    assert both.endswith("mean shape as label (0.600), mean shape (0.500), empty mask (0.500).")
     assert stages.verdict({**MASKS, "private student": 0.61}) == ""
+
+
+def test_what_each_row_is_scored_on_is_said() -> None:
+    said = stages.scored_note({**MASKS, "stage: ensemble, no noise": 0.5, "squared error: private student": 0.1}, votes=True)
+    assert "they are scored on the public images that were asked about" in said
+    assert "the region that won a vote with noise" in said
+    assert "squared error the lower" in said
+    bare = stages.scored_note({stages.STUDENT: 0.5}, votes=True)
+    assert bare == "Mean Dice on held-out public test images."
+    assert "vote" not in stages.scored_note(MASKS, votes=False)
 
 
 def test_what_an_empty_mask_is_worth_is_said() -> None:
     assert "50% of the test images hold nothing to find" in stages.empty_note(MASKS)
     assert "scores 0" in stages.empty_note({stages.EMPTY: 0.0})
     assert stages.empty_note({}) == ""
+
+
+def mask_page(folder: RunFolder, runs: dict[str, RunFolder], **scores: float) -> str:
+    """Write the page that a run about masks would have, with the guarantee and the book of one about labels."""
+    for name in ("guarantee", "exported_book"):
+        getattr(folder, name).write_bytes(getattr(runs["hidden"], name).read_bytes())
+    folder.scores.write_text(json.dumps({**MASKS, **scores}), encoding="utf-8")
+    page = tt.report(folder).report.read_text(encoding="utf-8")
+    Checked(page)
+    assert 'alt=""' not in page
+    return re.sub(r"\s+", " ", page)
+
+
+@pytest.mark.parametrize("space", [(9, 8), (6, 9, 8)])
+def test_the_page_says_by_what_rule_questions_are_shown(
+    space: tuple[int, ...], runs: dict[str, RunFolder], tmp_path: Path
+) -> None:
+    page = mask_page(masked(tmp_path, space), runs)
+    assert "5 of the 30 questions, evenly spaced in the order in which they were asked, whatever was answered." in page
+    assert ("of the whole volume and not of the slice shown" in page) == (len(space) == 3)
+    assert "these data were declared to be public anyway" in page  # its guarantee names no data
+    assert "Every stage, image by image" in page
+    assert "As a constant it is an empty mask" not in page
+
+
+def test_the_page_of_an_older_choice_does_not_call_it_fair(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    folder = masked(tmp_path, (9, 8))
+    with np.load(folder.samples) as found:
+        kept = {name: values for name, values in found.items() if name != "shown"}
+    np.savez(folder.samples, **{**kept, "mean": np.full((9, 8), 0.5)})
+    page = mask_page(folder, runs)
+    assert "largest released answers: an older version chose them so, and they are no fair sample" in page
+    assert "As a constant it is an empty mask, because it nowhere exceeds one half" in page
+
+
+def test_headings_promise_no_stage_that_is_not_shown(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    page = mask_page(masked(tmp_path, (9, 8), truth=False, behind=False), runs)
+    assert "<h2>What was let out, and the student</h2>" in page
+    assert "<h2>Answers and student, image by image</h2>" in page
+    assert "without noise, and ε does not cover it" not in page
+    assert "Below each mask" not in page
+
+
+# ── plain words ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_backticks_become_code_and_nothing_else_does() -> None:
+    assert plain.coded("what `excepted` names & <b>") == "what <code>excepted</code> names &amp; &lt;b&gt;"
+
+
+def test_the_statement_s_addend_and_neighbours_are_explained(runs: dict[str, RunFolder]) -> None:
+    said = {"epsilon": 8.0, "delta": 1e-5, "unit": "record", "adjacency": "replace-one"}
+    assert "about one chance in 100,000" in plain.statement(said)
+    assert "equally many records" in plain.statement(said)
+    assert "one patient more" in plain.statement({**said, "unit": "patient", "adjacency": "add-remove"})
+    assert "chance" not in plain.statement({**said, "delta": 0.0})
+    assert plain.statement({**said, "epsilon": "infinity"}) == ""
+    assert "<code>excepted</code>" in words_of_statement(runs["benchmark"])
+
+
+def words_of_statement(folder: RunFolder) -> str:
+    found = re.search(r'<div class="statement">.*?</div>', folder.report.read_text(encoding="utf-8"))
+    assert found is not None
+    assert "`" not in found[0]
+    return found[0]
+
+
+def test_every_kind_of_event_is_explained_once() -> None:
+    for kind in get_args(Event):
+        [(name, means)] = plain.events({"unit": "patient", "events": [{"kind": kind.__name__, "count": 1}] * 2})
+        assert name == kind.__name__
+        assert "{" not in means
+        for named in re.findall("`(.+?)`", means):
+            assert named in {field.name for field in fields(kind)}
+
+
+def test_counts_that_differ_are_explained() -> None:
+    votes = {"kind": "NoisyMax", "count": 59}
+    asked = {"labels": {"released": 64}, "events": [votes]}
+    said = plain.counts(asked, 21)
+    assert "64 answers and 59 events: a record that is in the pool more than once is asked about once" in said
+    assert "59 events in 21 charges" in said
+    assert "answers" not in plain.counts({**asked, "events": [votes, {"kind": "Threshold", "count": 1}]}, 21)
+    assert plain.counts({**asked, "labels": {"released": 59}}, 59) == ""
+
+
+def test_what_is_behind_the_door_is_shown_for_a_reason() -> None:
+    assert "it stays inside" in plain.behind({}, inside=True)
+    assert "declared to be public" in plain.behind({"data": None}, inside=False)
+    assert "“scenes”, are public anyway" in plain.behind({"data": {"set": "scenes", "published": True}}, inside=False)

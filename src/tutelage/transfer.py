@@ -32,7 +32,7 @@ from tutelage.telling import silent, telling
 
 Array = npt.NDArray[Any]
 _EXCEPTED = (
-    "controls in scores.json and report.html, and stages.npy where answers are masks: computed without noise, "
+    "controls in scores.json and report.html (for masks also the stages' pictures, stages.npy): computed without noise, "
     "from a data set that is public anyway",
 )
 

@@ -177,7 +177,11 @@ def test_a_failing_stage_says_no_private_value(tmp_path: Path) -> None:
     assert caught.value.__context__ is None
 
 
-def test_shown_are_the_answers_with_the_most_in_them() -> None:
-    values = np.zeros((12, 16, 16), np.float32)
+def test_shown_are_questions_evenly_spaced_whatever_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.zeros((20, 16, 16), np.float32)
+    spaced = module._shown(Answers(np.arange(20)[::-1], values)).tolist()
     values[3:11] = 1.0
-    assert module._shown(Answers(np.arange(12), values)).tolist() == list(range(3, 11))
+    assert module._shown(Answers(np.arange(20), values)).tolist() == spaced == [0, 2, 5, 7, 10, 12, 15, 17]
+    assert module._shown(Answers(np.arange(5), values[:5])).tolist() == [0, 1, 2, 3, 4]
+    monkeypatch.setattr(module, "_VALUES", 2 * 256)  # large ones: few
+    assert module._shown(Answers(np.arange(20), values)).tolist() == [0, 10]

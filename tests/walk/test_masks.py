@@ -208,7 +208,7 @@ def test_without_public_masks_answers_are_not_scored(tmp_path: Path) -> None:
     assert "released masks" not in outcome.scores
     assert "control: mean shape, constant" in outcome.scores
     with np.load(outcome.folder.samples) as samples:
-        assert set(samples.files) == {"inputs", "answers", "mean", "student"}
+        assert set(samples.files) == {"shown", "inputs", "answers", "mean", "student"}
 
 
 # ── charge, then read ─────────────────────────────────────────────────────────────────────────────────────────────────

@@ -15,7 +15,7 @@ from tutelage.privacy import accounting
 from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import Event
 from tutelage.privacy.ledger import Entry, Ledger, charges, read_lines
-from tutelage.report import stages
+from tutelage.report import stages, words
 from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG, RunFolder
 
 
@@ -68,6 +68,7 @@ def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
     return {
         "answered": guarantee["labels"]["released"],
         "reinforced": guarantee["labels"]["reinforced"],
+        "charges": sum(1 for _ in charges(rows)),
         "corrected": folder.weights.exists(),
         "gallery_svg": "" if gallery is None else plots.svg(gallery),
         "attack_svg": "" if infinite else plots.svg(plots.attack_curve(lambda fpr: attack_bound(guarantee, fpr))),
@@ -83,9 +84,9 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
 
     masks = stages.is_masks(scores)
     way, controls = stages.rows(scores) if masks else ([], [])
-    template = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined).from_string(
-        resources.files("tutelage.report").joinpath("page.html.j2").read_text(encoding="utf-8")
-    )
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment.filters["coded"] = words.coded
+    template = environment.from_string(resources.files("tutelage.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
     return template.render(
         **figures,
         name=name,
@@ -102,7 +103,13 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
         masks=masks,
         way=way,
         controls=controls,
+        scored_note=stages.scored_note(scores, votes=any(event["kind"] == "NoisyMax" for event in g["events"])),
         empty_note=stages.empty_note(scores),
+        told_masks=stages.PUBLIC in scores,
+        statement_note=words.statement(g),
+        events_notes=words.events(g),
+        counts_note=words.counts(g, figures["charges"]),
+        behind_note=words.behind(g, inside=inside),
         verdict=stages.verdict(scores) if masks else verdict(scores),
         controls_note=_controls_note(scores, inside=inside),
         accuracies=[] if masks else [(what, f"{100 * score:.2f} %") for what, score in scores.items()],

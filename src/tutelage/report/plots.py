@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from tutelage.planning import MeanPlan, by_adjacency
 from tutelage.privacy import accounting
@@ -73,9 +74,10 @@ def scores_chart(scores: dict[str, float]) -> Figure:
 def spending(epsilons: Sequence[float], budget: float) -> Figure:
     """Show how ε grew with every charge in the book."""
     figure, axes = _axes()
-    axes.step(range(1, len(epsilons) + 1), epsilons, where="post", color=BLUE, label="spent")
+    axes.step(range(len(epsilons) + 1), [0.0, *epsilons], where="post", color=BLUE, label="spent")
     axes.axhline(budget, color=ORANGE, linestyle="--", label="budget")
-    axes.set(xlabel="charge", ylabel="ε", ylim=(0, budget * 1.1))
+    axes.set(xlabel="charges", ylabel="ε", xlim=(0, len(epsilons) + 1), ylim=(0, budget * 1.1))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(frameon=False, loc="lower right")
     return figure
 

@@ -34,9 +34,10 @@ class Stage:
 @final
 @dataclass(frozen=True)
 class Cell:
-    """Hold one picture, and Dice against the truth where there is one."""
+    """Hold one picture, what it is in words, and Dice against the truth where there is one."""
 
     picture: str  # a data address
+    alt: str
     score: float | None = None
 
 
@@ -48,7 +49,19 @@ class Strip:
     headings: list[tuple[str, str]]  # title, side
     rows: list[list[Cell]]
     mean: str  # the mean shape's picture
+    peak: float  # its highest point
     volume: bool
+    spaced: bool  # questions evenly spaced; older runs chose the largest answers
+
+    @property
+    def scored(self) -> bool:
+        """Tell whether there is a truth to score masks against."""
+        return any(title == "truth" for title, _ in self.headings)
+
+    @property
+    def behind(self) -> bool:
+        """Tell whether anything is shown that was computed without noise."""
+        return any(side == "private" for _, side in self.headings)
 
     @property
     def sides(self) -> list[tuple[str, int]]:
@@ -69,16 +82,18 @@ def strip(folder: RunFolder, *, inside: bool) -> Strip | None:
     for row, image in enumerate(samples["inputs"]):
         place = _slice(samples, row)
         image = _grey(image[0] if image.ndim > samples["answers"].ndim - 1 else image)[place]  # the first channel
-        cells = [Cell(_png(_painted(image, None, BLUE)))]
+        name = f"question {samples['shown'][row] + 1}" if "shown" in samples else f"row {row + 1}"
+        cells = [Cell(_png(_painted(image, None, BLUE)), name)]
         for stage in columns:
             score = None
             if truth is not None and stage.side != "public":
                 score = float(dice(stage.masks[row : row + 1], truth[row : row + 1])[0])
             mask = np.asarray(stage.masks[row], dtype=float)[place]
-            cells.append(Cell(_png(_painted(image, mask, stage.colour)), score))
+            cells.append(Cell(_png(_painted(image, mask, stage.colour)), f"{name}: {stage.title}", score))
         rows.append(cells)
     headings = [("public image", "public"), *((stage.title, stage.side) for stage in columns)]
-    return Strip(headings, rows, _png(_heat(samples["mean"])), samples["answers"].ndim > 3)
+    peak, volume = float(np.max(samples["mean"])), samples["answers"].ndim > 3
+    return Strip(headings, rows, _png(_heat(samples["mean"])), peak, volume, "shown" in samples)
 
 
 def _columns(samples: dict[str, Array], behind: Array | None) -> list[Stage]:

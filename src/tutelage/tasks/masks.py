@@ -27,7 +27,7 @@ from tutelage.tasks.task import VOTING, Students, trained
 from tutelage.telling import silent
 
 Array = npt.NDArray[Any]
-_SAMPLES = 8  # public images with their stages that the report can show
+_SAMPLES = 8  # questions with their stages that the report can show
 _ENCODED = 16  # teachers whose masks are also sent through the codec, for the stages table
 _PIXELS = 1 << 28  # of all teachers' masks in memory at once, half a GiB of float16
 _VALUES = 1 << 24  # numbers of questions or answers in memory at once: large volumes go one by one
@@ -198,7 +198,7 @@ class Masking:
         return self.codec.seeing(images) if isinstance(self.codec, Sighted) else self.codec
 
     def publish(self, folder: RunFolder, model: Model, answers: Answers) -> None:
-        """Write the decoded answers, and some images with what became of them."""
+        """Write the decoded answers, and some questions with what became of them, whatever that is."""
         masks = (np.clip(mask, 0, 1) for mask in each(answers.values))
         like = np.empty(answers.values.shape[1:], np.float16)
         write_npz(folder.answers, "masks", masks, like, count=len(answers), chosen=answers.chosen)
@@ -208,6 +208,7 @@ class Masking:
         beside = {"truth": np.asarray(self.public.targets)[answers.chosen[shown]]} if shows else {}
         np.savez_compressed(
             folder.samples,
+            shown=shown,
             inputs=images,
             answers=answers.values[shown].astype(np.float16),
             mean=answers.mean.astype(np.float16),
@@ -246,10 +247,9 @@ def _as_released(ballots: Array) -> Array:
 
 
 def _shown(answers: Answers) -> Array:
-    """Choose the answers to show: those with the most in them, and of large volumes few."""
-    sizes = np.asarray([mask.sum(dtype=np.float64) for mask in each(answers.values)])  # bytes would turn round at the minus
-    most = max(1, min(_SAMPLES, _VALUES // int(np.prod(answers.values.shape[1:]))))
-    return np.sort(np.argsort(-sizes, kind="stable")[:most])
+    """Choose the answers to show, of large volumes few: evenly spaced as they were asked. What is in them has no say."""
+    most = max(1, min(_SAMPLES, len(answers), _VALUES // int(np.prod(answers.values.shape[1:]))))
+    return np.arange(most) * len(answers) // most
 
 
 def _saw_masks(codec: Any) -> bool:
