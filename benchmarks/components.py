@@ -5,6 +5,7 @@ python benchmarks/components.py
 
 from __future__ import annotations
 
+import argparse
 import time
 import tracemalloc
 from collections.abc import Callable, Iterator
@@ -87,6 +88,7 @@ def _fit(gathered: Any, count: int, voxels: int, rank: int) -> tuple[np.ndarray,
 
 def main() -> None:
     """Measure every case both ways."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     figures: dict[str, Any] = {}
     for name, (count, voxels, rank) in CASES.items():
         before = measured(lambda w=voxels, r=rank: Stacked(w, r), count, voxels, rank)

@@ -5,6 +5,7 @@ python benchmarks/gradients.py
 
 from __future__ import annotations
 
+import argparse
 import time
 from typing import Any
 from unittest import mock
@@ -48,6 +49,7 @@ def milliseconds(factory: Any, records: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure every network both ways."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     torch.set_num_threads(1)
     rows = []
     for name, (factory, records) in NETWORKS.items():

@@ -340,6 +340,16 @@ def run_rows(run: Path, book: Book) -> None:
             book.row(what=f"the run's own: {name}", dice=round(dice_, 4), epsilon=guarantee["epsilon"], aligned=True)
 
 
+def studies(how: argparse.Namespace) -> Iterator[Study]:
+    """Take up a run's teachers, or train those of every split."""
+    if how.run:
+        yield run_study(how.data, how.run, how)
+        return
+    everyone = read(how.data)
+    for split in how.split:
+        yield split_study(everyone, split, how)
+
+
 def study_rows(study: Study, how: argparse.Namespace) -> None:
     """Score one division: every codec, budget and draw."""
     from tutelage.nets.unet import UNet
@@ -517,6 +527,20 @@ def baseline_rows(everyone: Private, how: argparse.Namespace) -> None:
                 book.scored(what, masks, truth, **facts)
 
 
+PLACES = ("rows", "keep", "device", "engine", "chunk", "threads", "gpu")  # where and how fast, not what
+
+
+def begin_rows(how: argparse.Namespace) -> None:
+    """Begin the file of rows. With --keep those of a run that was told the same stay, until the same is scored again."""
+    told = {name: value for name, value in vars(how).items() if name not in PLACES}
+    told = json.loads(json.dumps({"what": "told", "told": told}, default=str))
+    before = kept(how.rows) if how.keep and how.rows.exists() else []
+    rows = before if before[:1] == [told] else [told]
+    half = how.rows.with_suffix(".half")
+    half.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    half.replace(how.rows)
+
+
 class Opened:
     """Look at figures of a data set that is public anyway, which a benchmark may."""
 
@@ -540,9 +564,11 @@ KEYS = (
 
 
 def kept(path: Path) -> list[dict[str, Any]]:
-    """Read rows of a run, or those of a result."""
+    """Read rows of a run, or those of a result; a run that was killed while it wrote leaves half a line."""
     text = path.read_text(encoding="utf-8")
-    return json.loads(text)["figures"]["rows"] if path.suffix == ".json" else [json.loads(line) for line in text.splitlines()]
+    if path.suffix == ".json":
+        return json.loads(text)["figures"]["rows"]
+    return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
 def merged(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -573,10 +599,18 @@ def main() -> None:
     parser.add_argument("--pack", type=Path, help="write the packed file and stop")
     parser.add_argument("--collect", type=Path, nargs="+")
     parser.add_argument("--gpu", default="this machine", help="with --collect: the device that the splits ran on")
-    parser.add_argument("--rows", type=Path, default=Path("hippocampus.jsonl"), help="written anew by every run")
+    parser.add_argument(
+        "--rows",
+        type=Path,
+        default=Path("hippocampus.jsonl"),
+        help="written anew, but by a run with --keep that is told the same",
+    )
     parser.add_argument("--run", type=Path, help="in place of splits: a finished run of the recipe, whose teachers are asked")
     parser.add_argument(
-        "--keep", type=Path, help="folder for splits' teachers: a run that was stopped, or another, takes them up"
+        "--keep",
+        type=Path,
+        help="folder for splits' teachers: a run that was stopped, or another, takes them up. It belongs to one way of training: "
+        "other --data, --teachers, --teacher-steps or --plain-teachers are refused",
     )
     parser.add_argument("--split", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--draws", type=int, default=3)
@@ -619,16 +653,15 @@ def main() -> None:
         )
     if how.keep and (how.dpsgd or how.fedavg or how.collect):
         parser.error("--keep is for splits' teachers: --dpsgd, --fedavg and --collect train none")
-    if not how.collect:
-        how.rows.unlink(missing_ok=True)
-        if how.run:
-            study_rows(run_study(how.data, how.run, how), how)
-        elif how.dpsgd or how.fedavg:
-            baseline_rows(read(how.data), how)
-        else:
-            everyone = read(how.data)
-            for split in how.split:
-                study_rows(split_study(everyone, split, how), how)
+    if not how.collect and (how.dpsgd or how.fedavg):
+        everyone = read(how.data)
+        begin_rows(how)
+        baseline_rows(everyone, how)
+    elif not how.collect:
+        for number, study in enumerate(studies(how)):
+            if number == 0:  # not before there are teachers: those of another training are refused
+                begin_rows(how)
+            study_rows(study, how)
     rows = merged([row for path in how.collect or [how.rows] for row in kept(path)])
     figures = {"table": table(rows), "rows": rows}
     result.write("hippocampus", {"trained on": how.gpu, **figures})

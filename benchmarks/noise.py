@@ -9,6 +9,7 @@ draws a tenth of the values, once.
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import time
@@ -97,6 +98,8 @@ def slow_share(kind: str) -> float:
 
 
 def main() -> None:
+    """Time every sampler and test ours."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     generator = np.random.default_rng()
     rates: dict[str, Any] = {
         "ours gaussian": per_second(lambda: rounded_gaussian(SCALE, VALUES), VALUES),

@@ -8,6 +8,7 @@ python benchmarks/superpixels.py                 writes results/superpixels.json
 
 from __future__ import annotations
 
+import argparse
 import math
 import time
 from statistics import mean
@@ -53,6 +54,7 @@ def measured(image: Array, mask: Array, every: int) -> dict[str, float]:
 
 def main() -> None:
     """Cut every image both ways, one after the other."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     every = sampled(SHAPE, REGIONS)
     figures: dict[str, Any] = {"shape": SHAPE, "regions": REGIONS, "volumes": VOLUMES, "every": every}
     for kind in ("heads", "masks"):

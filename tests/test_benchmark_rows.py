@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import functools
 import importlib
 import importlib.util
 import json
+import runpy
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +23,47 @@ from tutelage.privacy.sealed import Sealed
 pytest.importorskip("torch")
 
 
+PLACE = Path(__file__).parents[1] / "benchmarks"
+SCRIPTS = sorted(path for path in PLACE.glob("*.py") if path.name != "result.py")
+
+
+def listed(folder: Path) -> dict[Path, tuple[int, int]]:
+    """Say of every file of a folder how long it is and when it was written."""
+    told = ((path, path.stat()) for path in sorted(folder.rglob("*")) if "__pycache__" not in path.parts)
+    return {path: (stat.st_size, stat.st_mtime_ns) for path, stat in told}
+
+
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
+def test_every_benchmark_can_be_asked_what_it_does(
+    path: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if path.name == "gradients.py":
+        pytest.importorskip("opacus")
+    result = imported("result", monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", [str(path), "--help"])
+    monkeypatch.setattr(result, "write", lambda *_, **__: pytest.fail("it ran"))
+    before = listed(PLACE)
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(str(path), run_name="__main__")
+    assert ended.value.code == 0
+    assert "usage: " in capsys.readouterr().out
+    assert listed(PLACE) == before
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture
 def scenes(monkeypatch: pytest.MonkeyPatch) -> Any:
     return imported("scenes", monkeypatch)
 
 
+@pytest.fixture
+def hippocampus(monkeypatch: pytest.MonkeyPatch) -> Any:
+    return imported("hippocampus", monkeypatch)
+
+
 def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    monkeypatch.syspath_prepend(str(PLACE))
     return importlib.import_module(name)
 
 
@@ -72,8 +109,64 @@ def test_rows_are_merged_and_the_later_takes_precedence(scenes: Any, tmp_path: P
 
 
 def test_the_committed_result_is_what_its_rows_make(scenes: Any) -> None:
-    path = Path(scenes.__file__).parent / "results" / "scenes.json"
+    path = PLACE / "results" / "scenes.json"
     assert scenes.merged(scenes.lines(path)) == json.loads(path.read_text(encoding="utf-8"))["figures"]
+
+
+def test_the_committed_table_of_hippocampi_is_what_its_rows_make(hippocampus: Any) -> None:
+    path = PLACE / "results" / "hippocampus.json"
+    figures, rows = json.loads(path.read_text(encoding="utf-8"))["figures"], hippocampus.kept(path)
+    assert hippocampus.merged(rows) == rows  # none stands twice
+    assert hippocampus.table(rows) == figures["table"]
+
+
+class Stopped(Exception):
+    """A run was killed."""
+
+
+@pytest.fixture
+def told(hippocampus: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., list[tuple[Any, ...]]]:
+    """Run hippocampus.py with teachers that take no training, and give split and Dice of the rows that it leaves."""
+    monkeypatch.setattr(hippocampus, "read", lambda _: None)
+    monkeypatch.setattr(hippocampus.result, "write", lambda *_: None)
+    path = tmp_path / "rows.jsonl"
+
+    def run(*words: str, dice: float, until: int = 9, refused: bool = False) -> list[tuple[Any, ...]]:
+        def split_study(_: Any, split: int, __: Any) -> int:
+            if refused:
+                raise Stopped
+            return split
+
+        def study_rows(split: int, how: argparse.Namespace) -> None:
+            if split >= until:
+                raise Stopped
+            hippocampus.Book(how.rows, split, 0.0).row(what="teacher", dice=dice)
+
+        monkeypatch.setattr(hippocampus, "split_study", split_study)
+        monkeypatch.setattr(hippocampus, "study_rows", study_rows)
+        monkeypatch.setattr("sys.argv", ["hippocampus.py", "--rows", str(path), *words])
+        with pytest.raises(Stopped) if refused or until < 3 else contextlib.nullcontext():
+            hippocampus.main()
+        return [(row["split"], row["dice"]) for row in hippocampus.merged(hippocampus.kept(path))]
+
+    return run
+
+
+def test_a_run_that_goes_on_keeps_the_rows_that_it_had(told: Callable[..., Any], tmp_path: Path) -> None:
+    keep = ("--keep", str(tmp_path / "teachers"))
+    assert told(*keep, dice=0.1, until=2) == [(0, 0.1), (1, 0.1)]
+    with (tmp_path / "rows.jsonl").open("a") as file:
+        file.write('{"split": 2, "di')  # killed while it wrote
+    assert told(*keep, dice=0.2, until=0) == [(0, 0.1), (1, 0.1)]
+    assert told(*keep, "--threads", "1", dice=0.2, until=1) == [(0, 0.2), (1, 0.1)]
+    assert told(*keep, dice=0.3) == [(0, 0.3), (1, 0.3), (2, 0.3)]
+    assert told(*keep, "--student-steps", "7", dice=0.4, until=1) == [(0, 0.4)]  # another run's rows are not mixed with these
+
+
+def test_rows_stay_until_there_are_teachers(told: Callable[..., Any], tmp_path: Path) -> None:
+    before = told(dice=0.1)
+    assert told("--keep", str(tmp_path / "of another training"), dice=0.2, refused=True) == before
+    assert told(dice=0.2, until=1) == [(0, 0.2)]
 
 
 @pytest.mark.parametrize(
@@ -85,9 +178,8 @@ def test_the_rule_looks_at_no_scene(scenes: Any, epsilon: float, teachers: int, 
 
 @pytest.mark.parametrize("name", ["dct", "wavelet", "pca", "regions"])
 def test_volumes_still_go_through_the_door(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    place = Path(__file__).parents[1] / "benchmarks"
-    monkeypatch.syspath_prepend(str(place))
-    spec = importlib.util.spec_from_file_location("benchmark_of_codecs", place / "codecs.py")  # Python has a module of that name
+    monkeypatch.syspath_prepend(str(PLACE))
+    spec = importlib.util.spec_from_file_location("benchmark_of_codecs", PLACE / "codecs.py")  # Python has a module of that name
     assert spec is not None
     assert spec.loader is not None
     codecs = importlib.util.module_from_spec(spec)
@@ -109,8 +201,7 @@ class Agreeing:
         return Sealed(np.broadcast_to(self.masks.astype(np.float32), (30, *self.masks.shape)))
 
 
-def test_teachers_choose_the_wavelets_that_are_let_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    hippocampus = imported("hippocampus", monkeypatch)
+def test_teachers_choose_the_wavelets_that_are_let_out(hippocampus: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hippocampus, "SIZE", (16, 16, 16))
     places, middles = np.indices((16, 16, 16)).T, ((7, 8, 7), (8, 7, 9), (9, 9, 8))
     masks = np.stack([np.linalg.norm(places - middle, axis=-1) < 6.3 for middle in middles]).astype(np.uint8)

@@ -35,6 +35,8 @@ AGAIN = 6  # settings that are tried again at every other ε: what suits much no
 # where it is above most gradients' norms: then it adds noise and takes nothing off. "plain": without warps.
 TINY, SMALL, DEEP, WIDE = "2-4", "4-8", "4-8-16", "8-16-32"  # 1,277, 4,929, 22,305 and 88,673 parameters
 PLAINLY: Setting = {"optimizer": "sgd", "momentum": 0.0}
+# Fewer parameters still: scales, shifts and the head of a network whose convolutions stay as they were drawn.
+LIGHTLY: Setting = {"free": "norms", "plain": True, **PLAINLY}
 DESCENTS: tuple[Setting, ...] = (
     {"widths": SMALL, "steps": 150, "learning_rate": 1e-2, "clip": 0.1, "plain": True},
     {"widths": SMALL, "steps": 30, "learning_rate": 3e-2, "clip": 0.1, "plain": True},
@@ -58,10 +60,6 @@ DESCENTS: tuple[Setting, ...] = (
     {"widths": TINY, "steps": 40, "learning_rate": 3.0, "clip": 0.1, "plain": True, **PLAINLY},
     {"widths": SMALL, "steps": 20, "learning_rate": 1.0, "clip": 1.0, "plain": True, **PLAINLY},
     {"widths": SMALL, "steps": 40, "learning_rate": 1.0, "clip": 0.1, "plain": True, **PLAINLY},
-)
-# Fewer parameters still: scales, shifts and the head of a network whose convolutions stay as they were drawn.
-LIGHTLY: Setting = {"free": "norms", "plain": True, **PLAINLY}
-DESCENTS += (
     {"widths": DEEP, "steps": 40, "learning_rate": 3.0, "clip": 0.1, **LIGHTLY},
     {"widths": DEEP, "steps": 40, "learning_rate": 1.0, "clip": 0.1, **LIGHTLY},
     {"widths": SMALL, "steps": 40, "learning_rate": 3.0, "clip": 0.1, **LIGHTLY},

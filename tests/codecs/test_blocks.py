@@ -87,9 +87,10 @@ def test_refusals(volumes: Public) -> None:
         Blocks.fit(volumes, block=(4, 4), components=1)
     with pytest.raises(RecipeError, match=r"`folds` must be 0, or from 2 to the 40 masks\. Got 1"):
         Blocks.fit(volumes, block=(4, 4, 4), components=1, folds=1)
-    twice = Public.of(np.zeros((2, 1)), np.eye(8, dtype=np.uint8).reshape(2, 4, 4, 2))
-    with pytest.raises(DataError, match="`folds` must leave masks that differ"):
-        Blocks.fit(twice, block=(4, 4, 2), components=1, folds=2)
+    two = Public.of(np.zeros((2, 1)), np.eye(8, dtype=np.uint8).reshape(2, 4, 4, 2))
+    with pytest.raises(DataError, match=r"`folds` must leave 2 masks or more, whichever part is left out\. Got 2 in 2 parts"):
+        Blocks.fit(two, block=(4, 4, 2), components=1, folds=2)
+    Blocks.fit(two, block=(2, 2, 2), components=1, folds=2, centre=False)  # one mask has several such blocks
     with pytest.raises(RecipeError, match="`noise` must be given"):
         Blocks.fit(volumes, block=(4, 4, 4))
     with pytest.raises(RecipeError, match="`rank` must"):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.codecs.conftest import ellipses
 
+from tutelage.codecs import pca
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.spectrum import principal
 from tutelage.data.dataset import Public
@@ -197,3 +200,28 @@ def test_more_noise_keeps_fewer_components(train: Public) -> None:
     assert counts[0] > counts[-1]
     with pytest.raises(RecipeError, match="`noise_per_norm` must be a finite number > 0"):
         PCA.priced(train, noise_per_norm=0.0)
+
+
+def test_folds_that_leave_too_little_are_told_from_other_refusals() -> None:
+    one, other = np.eye(4, dtype=np.uint8)[:2].reshape(2, 2, 2)
+    two = Public.of(np.zeros((2, 1)), np.stack([one, other]))
+    with pytest.raises(DataError, match=r"`folds` must leave 2 masks or more, whichever part is left out\. Got 2 in 2 parts"):
+        PCA.fit(two, components=1, folds=2)
+    alike = Public.of(np.zeros((4, 1)), np.stack([one, other, one, one]))  # the only other mask lies in the second part
+    with pytest.raises(DataError, match="`folds` must leave masks that differ"):
+        PCA.fit(alike, components=1, folds=4)
+
+
+def test_an_error_of_another_kind_is_not_blamed_on_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    masks = Public.of(np.zeros((6, 1)), np.random.default_rng(0).integers(0, 2, (6, 3, 3), dtype=np.uint8))
+    whole, read = pca.principal, []
+
+    def failing(*given: Any, **named: Any) -> Any:
+        read.append(named["records"])
+        if len(read) > 1:  # of a fold
+            raise DataError("`file` must be readable. Got OSError instead.")
+        return whole(*given, **named)
+
+    monkeypatch.setattr(pca, "principal", failing)
+    with pytest.raises(DataError, match="`file` must be readable"):
+        PCA.fit(masks, components=1, folds=3)

@@ -58,10 +58,19 @@ def test_no_rows_and_rows_of_zeros_have_no_direction() -> None:
         assert len(gathered(np.full((6, 4), height), 3, centre=True).solve(3)[0]) == 0
 
 
-def test_more_rows_than_were_counted_are_refused() -> None:
-    found = gathered(np.eye(4), 4)
-    with pytest.raises(DataError, match="`records` must count all rows"):
+@pytest.mark.parametrize(("rank", "records"), [(4, 4), (2, 4), (2, 6), (3, 7), (6, 4)])
+@pytest.mark.parametrize("waiting", [0, 1 << 23])
+def test_more_rows_than_were_counted_are_refused(rank: int, records: int, waiting: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where a merge has made room again."""
+    monkeypatch.setattr(sketch, "_VALUES", waiting)
+    rows = np.random.default_rng(4).normal(size=(records, 4))
+    found, twin = gathered(rows, rank), gathered(rows, rank)
+    with pytest.raises(DataError, match=f"`records` must count all rows. Got more than {records} instead"):
         found.add(np.ones((1, 4)))
+    assert found.squares == twin.squares  # nothing was taken in
+    np.testing.assert_array_equal(found.solve(rank)[1], twin.solve(rank)[1])
+    with pytest.raises(DataError, match="`records` must count all rows"):
+        Sketch(4, rank, records, centre=False).add(np.ones((records + 1, 4)))
 
 
 def test_little_more_than_the_directions_is_held(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -70,6 +70,13 @@ def test_hidden_folders_are_no_classes_and_no_patients(clinic):
     assert private_from_folder(clinic, unit="patient").units.tolist() == ["anna", "anna", "anna", "bert"]
 
 
+def test_a_patients_folder_may_be_a_link(clinic, tmp_path_factory):
+    store = tmp_path_factory.mktemp("store")
+    picture(store / "01.png", 50)
+    (clinic / "benign" / "carl").symlink_to(store)
+    assert private_from_folder(clinic, unit="patient").units.tolist() == ["anna", "anna", "carl", "anna", "bert"]
+
+
 @pytest.mark.parametrize("size", [64, (64,), (0, 64), (64, 64, 3), (64.0, 64)])
 def test_refuses_a_size_that_is_none(clinic, size):
     with pytest.raises(RecipeError, match="`size` must be"):

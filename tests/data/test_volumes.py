@@ -106,7 +106,9 @@ def test_images_and_masks_lie_in_one_place(tmp_path: Path) -> None:
     public = Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     assert np.array_equal(public.inputs[0, 0] > 0, public.targets[0] > 0)
     save(tmp_path / "imagesTr" / "smith_001.nii.gz", image, np.diag([-1.0, 1.0, 1.0, 1.0]))  # three voxels away from the mask
-    with pytest.raises(DataError, match="another place for pair 0") as caught:
+    with pytest.raises(
+        DataError, match=r"another place for scan 1 of '.*' \(its masks in alphabetical order, counted from 1\)"
+    ) as caught:
         Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     assert "smith" not in str(caught.value)
 
@@ -196,22 +198,80 @@ def test_refusals_name_no_patient(tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="`size` must"):
         Volumes.decathlon(task(tmp_path), size=(4, 4))  # type: ignore[arg-type]
     (tmp_path / "imagesTr" / "organ_001.nii.gz").write_bytes(b"not an image")
-    with pytest.raises(DataError, match="for volume 1 of the list") as caught:
+    with pytest.raises(DataError, match="for an image of scan 2 of") as caught:
         Volumes.decathlon(tmp_path, size=(4, 4, 4)).private()
     assert "organ" not in str(caught.value)
     save(tmp_path / "imagesTr" / "organ_001.nii.gz", np.ones((3, 3, 3), np.float32))
     with pytest.raises(DataError, match="its mask's shape"):
         Volumes.decathlon(tmp_path, size=(4, 4, 4)).private()
     (tmp_path / "labelsTr" / "organ_002.nii.gz").unlink()
-    with pytest.raises(DataError, match="3 images and 2 masks, 2 of them in pairs"):
+    with pytest.raises(DataError, match=r"3 images and 2 masks, 2 of them in pairs.* Without a partner: 3 of imagesTr \("):
         Volumes.decathlon(tmp_path, size=(4, 4, 4))
-    with pytest.raises(DataError, match="must hold a t2 volume") as caught:
+    with pytest.raises(DataError, match=r"must hold a t2 volume\. Got none for scan 1 of 'brats'") as caught:
         Volumes.brats(brats(tmp_path / "brats", ("BraTS2021_00007",), without="t2"))
     assert "00007" not in str(caught.value)
     with pytest.raises(RecipeError, match="`modalities` must"):
         Volumes.brats(tmp_path / "brats", modalities=("ct",))
     with pytest.raises(DataError, match="at least one volume"):
         Volumes((), (4, 4, 4)).public()
+
+
+@pytest.mark.parametrize("draw", [slice(2, None), [2], np.array([False, False, True, False])])
+def test_a_damaged_scan_keeps_its_number_when_it_is_drawn(tmp_path: Path, draw: object) -> None:
+    volumes = Volumes.decathlon(task(tmp_path / "organs", 4), size=(6, 6, 6))
+    (tmp_path / "organs" / "labelsTr" / "organ_002.nii.gz").write_bytes(b"not a mask")
+    with pytest.raises(DataError, match="Got ImageFileError for the mask of scan 3 of 'organs'") as caught:
+        volumes[draw].public()
+    assert "organ_" not in str(caught.value)
+    files = sorted(path.name for path in (tmp_path / "organs" / "labelsTr").iterdir())
+    assert files[3 - 1] == "organ_002.nii.gz"
+
+
+def test_every_message_about_a_scan_has_its_number(tmp_path: Path) -> None:
+    volumes = Volumes.decathlon(task(tmp_path, 3, channels=2), size=(6, 6, 6))
+    save(tmp_path / "imagesTr" / "organ_002.nii.gz", np.ones((8, 5, 7, 3), np.float32))
+    with pytest.raises(DataError, match=r"as many channels\. Got others for scan 3 of"):
+        volumes[1:].public()
+    save(tmp_path / "imagesTr" / "organ_002.nii.gz", np.ones((8, 5, 7, 1, 2), np.float32))
+    with pytest.raises(DataError, match=r"3 or 4 axes\. Got 5 for scan 3 of"):
+        volumes[1:].public()
+    save(tmp_path / "imagesTr" / "organ_002.nii.gz", np.ones((3, 5, 7), np.float32))
+    with pytest.raises(DataError, match=r"its mask's shape\. Got another for scan 3 of"):
+        volumes[1:].public()
+    alone = Volumes((Scan(volumes.scans[2].images, volumes.scans[2].mask, "organ"),), (6, 6, 6))
+    with pytest.raises(DataError, match="Got another for a scan of 'memory' without a number instead"):
+        alone.public()
+
+
+def test_brats_scans_are_numbered_as_their_files_are_sorted(tmp_path: Path) -> None:
+    names = ("BraTS2021_00001", "BraTS2021_00001-old", "BraTS2021_00002")
+    volumes = Volumes.brats(brats(tmp_path / "heads", names), size=(6, 6, 5))
+    listed = sorted(str(path) for path in (tmp_path / "heads").glob("*/[!.]*_seg.nii.gz"))
+    assert {str(scan.mask): scan.number for scan in volumes.scans} == {path: place for place, path in enumerate(listed, start=1)}
+    (tmp_path / "heads" / names[2] / f"{names[2]}_t1.nii.gz").unlink()
+    with pytest.raises(DataError, match=r"must hold a t1 volume\. Got none for scan 3 of 'heads'"):
+        Volumes.brats(tmp_path / "heads")
+
+
+def test_scans_without_a_partner_are_numbered(tmp_path: Path) -> None:
+    task(tmp_path / "organs", 15)
+    for number in range(1, 15):
+        (tmp_path / "organs" / "labelsTr" / f"organ_{number:03d}.nii.gz").unlink()
+    save(tmp_path / "organs" / "labelsTr" / "smith.nii.gz", np.ones((3, 3, 3), np.uint8))
+    told = r"Without a partner: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, \.\.\. of imagesTr and 2 of labelsTr \(in alphabetical order"
+    with pytest.raises(DataError, match=told) as caught:
+        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4))
+    assert "smith" not in str(caught.value)
+
+
+def test_brats_folders_may_be_links(tmp_path: Path) -> None:
+    store = brats(tmp_path / "store", ("BraTS2021_00000", "BraTS2021_00002", "BraTS2021_00005"))
+    heads = brats(tmp_path / "heads", ("BraTS2021_00003",))
+    for name in ("BraTS2021_00000", "BraTS2021_00002"):
+        (heads / name).symlink_to(store / name)
+    volumes = Volumes.brats(heads, size=(6, 6, 5))
+    assert volumes.patients.tolist() == ["BraTS2021_00000", "BraTS2021_00002", "BraTS2021_00003"]
+    assert volumes.public().inputs.shape == (3, 4, 6, 6, 5)
 
 
 def test_both_sides_of_a_head_are_one_patient(tmp_path: Path) -> None:
@@ -259,7 +319,7 @@ def test_the_folder_says_whose_brats_scans_they_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("lines", "got"),
     [
-        ("organ_000,Ann\norgan_001,Ben\n", "1 scans that it does not name"),
+        ("organ_000,Ann\norgan_001,Ben\n", "1 scans that it does not name, numbers 3 of the sorted folder, instead"),
         ("organ_000,Ann\norgan_000,Ben\norgan_001,Ben\norgan_002,Ann\n", "other or repeated lines"),
         ("organ_000,Ann\norgan_001\norgan_002,Ann\n", "other or repeated lines"),
     ],

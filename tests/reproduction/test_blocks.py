@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -57,19 +61,27 @@ def test_fewer_components_are_kept_under_more_noise(shapes: Public) -> None:
     assert [codec.noise / codec.norm for codec in codecs] == pytest.approx([0.01, 0.1, 1.0])
 
 
+def repeated(fitted: Callable[..., list[Any]], bench: Bench, name: str) -> list[Any]:
+    """Give the same few masks so often that there are some 16,000 draws of noise."""
+    return [replace(one, rows=np.repeat(one.rows, 16_384 // len(one.rows), axis=0)) for one in fitted(bench, name)]
+
+
 @pytest.mark.parametrize("name", ["theorem-4", "components"])
-def test_blocks_stand_beside_whole_masks(name: str, volumes: Bench) -> None:
+def test_blocks_stand_beside_whole_masks(name: str, volumes: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "theorem-4":  # 12 masks and 144 blocks: one draw of noise for each may miss by more than 2 %
+        monkeypatch.setattr(components, "fitted", functools.partial(repeated, components.fitted))
     (item,) = segmentation.chosen((name,))
     found = segmentation.reproduce(item, volumes)
     assert not found.failed
     assert found.numbers is not None
     assert list(found.numbers) == ["hippocampus", "hippocampus, blocks of 4×4×3", "hippocampus, blocks of 4×4×3, left out"]
     assert [figure["pixels"] for figure in found.numbers.values()] == [SIDE**3, 48, 48]
-    if name == "theorem-4":  # of few and small blocks: as near as so few draws of noise come
+    assert found.checks
+    assert all(check.holds for check in found.checks), found.checks
+    if name == "theorem-4":
         for figure in found.numbers.values():
-            assert all(error == pytest.approx(theorem, rel=0.05) for _, _, error, theorem, _ in figure["rows"])
+            assert all(error == pytest.approx(theorem, rel=components.WITHIN) for _, _, error, theorem, _ in figure["rows"])
     else:
-        assert all(check.holds for check in found.checks), found.checks
         assert found.pictures == ("hippocampus.svg", "hippocampus-blocks.svg", "hippocampus-blocks-left.svg")
         honest = [row for row in found.tables[0].rows if row[1] == "7.99"]  # (8, 1e-5), its σ rounded up to three digits
         assert len(honest) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,3 +79,22 @@ def test_people_of_pool_and_test_are_refused(tmp_path: Path) -> None:
         divided(private, public_directory=str(public), test_directory=str(test))
     apart = divided(private, public_directory=str(public), public=None, test=2)
     assert [len(part) for part in apart] == [4, 2, 2]
+
+
+def emptied(folder: Path, names: Iterable[str]) -> Path:
+    for name in names:
+        nibabel.save(nibabel.Nifti1Image(np.zeros((4, 4, 4), np.uint8), np.eye(4)), folder / "labelsTr" / f"{name}.nii.gz")
+    return folder
+
+
+def test_a_test_set_without_any_object_is_refused_before_private_scans_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, told = scans(tmp_path / "people", PEOPLE), section(set="hippocampus", silhouettes=None, public_data=True)
+    private, public, test = divided(folder)
+    assert len(sets.load(told, emptied(folder, private | public), seed=0)[2]) == 2  # they may be empty: nobody looks
+    one, *_ = test
+    assert len(sets.load(told, emptied(folder, [one]), seed=0)[2]) == 2  # and so may some of the test
+    monkeypatch.setattr(Volumes, "private", lambda *_, **__: pytest.fail("private scans were read"))
+    with pytest.raises(DataError, match=r"`test` must hold an object in one mask at least\. Got 2 empty.*`data.size`"):
+        sets.load(told, emptied(folder, test), seed=0)

@@ -13,6 +13,7 @@ from tutelage.privacy.errors import DataError
 Array = npt.NDArray[Any]
 REAL = 1e-12  # of the largest scatter: what is less is rounding, and its direction is arbitrary
 ROUNDING = 1e-28  # of all squares: what is left of equal rows when their mean is taken off
+DIFFERENCE = 1e-14  # of all squares: what is left where a scatter is the difference of two large sums
 _COLUMNS = 1 << 14  # that are turned at a time
 _VALUES = 1 << 23  # that may wait in any case: 64 MiB
 
@@ -28,18 +29,20 @@ class Sketch:
 
     def __init__(self, width: int, rank: int, records: int, *, centre: bool) -> None:
         self.sum, self.squares = np.zeros(width), 0.0
-        self._rank, self._centre = rank, centre
+        self._rank, self._records, self._centre = rank, records, centre
         self._seen = self._kept = self._filled = 0  # records merged, directions held, and rows of the array in use
+        self._taken = 0  # records merged or waiting
         held = min(records, rank + max(rank, _VALUES // width))
         self._rows = np.empty((held + centre, width))  # value · direction, then what waits; one for the means' distance
 
     def add(self, rows: Array) -> None:
         """Take in rows (passes, width)."""
+        if self._taken + len(rows) > self._records:
+            raise DataError(f"`records` must count all rows. Got more than {self._records} instead.")
+        self._taken += len(rows)
         self.squares += float(np.einsum("ij,ij->", rows, rows))
         room = len(self._rows) - self._centre
         while len(rows):
-            if self._filled == room:
-                raise DataError(f"`records` must count all rows. Got more than {room} instead.")
             some, rows = rows[: room - self._filled], rows[room - self._filled :]
             self._rows[self._filled : self._filled + len(some)] = some
             self._filled += len(some)

@@ -11,12 +11,22 @@ import numpy.typing as npt
 from scipy import linalg
 
 from tutelage.codecs.fitting import hashed
-from tutelage.codecs.sketch import REAL, Sketch
+from tutelage.codecs.sketch import DIFFERENCE, REAL, Sketch
 from tutelage.privacy.errors import DataError
 
 Array = npt.NDArray[Any]
 _WIDE = 4096  # up to here the whole covariance is kept: 128 MiB
 _FEW = 1024  # with fewer records than this their own span is smaller than the covariance
+
+
+@final
+class Few(DataError):
+    """Fewer than two masks, or blocks of them."""
+
+
+@final
+class Alike(DataError):
+    """No direction: all masks are equal, or empty."""
 
 
 @final
@@ -61,7 +71,7 @@ def principal(stream: Iterable[Array], width: int, *, records: int, centre: bool
     the best `rank` directions so far. Rows of zeros may be left out of a stream that is not centred.
     """
     if records < 2:
-        raise DataError(f"`public` must hold at least 2 masks. Got {records} instead.")
+        raise Few(f"`public` must hold at least 2 masks. Got {records} instead.")
     rank = min(rank, width, records)
     dense = _dense(width, records)
     gathered = _Moments(width, records, centre=centre) if dense else Sketch(width, rank, records, centre=centre)
@@ -72,7 +82,7 @@ def principal(stream: Iterable[Array], width: int, *, records: int, centre: bool
     freedom = records - 1 if centre else records
     total = max(0.0, gathered.squares - records * float(mean @ mean)) / freedom
     if not len(values):
-        raise DataError("`public` must hold masks that differ. Got equal or empty ones instead.")
+        raise Alike("`public` must hold masks that differ. Got equal or empty ones instead.")
     for row in vectors:  # signs are free
         row *= _sign(row)
     return Spectrum(mean, vectors, values / freedom, total)
@@ -112,7 +122,11 @@ def held_out(
     for number in range(folds):
         try:
             mean, part = find(np.flatnonzero(fold != number))
-        except DataError:
+        except Few:
+            raise DataError(
+                f"`folds` must leave 2 masks or more, whichever part is left out. Got {masks} in {folds} parts instead."
+            ) from None
+        except Alike:
             told = "`folds` must leave masks that differ, whichever part is left out. Got a part that takes all of them instead."
             raise DataError(told) from None
         count = min(len(part.vectors), len(squares))
@@ -146,5 +160,5 @@ class _Moments:
         width = len(scatter)
         values, columns = linalg.eigh(scatter, subset_by_index=[width - rank, width - 1], overwrite_a=True)
         values, columns = np.maximum(values[::-1], 0.0), columns[:, ::-1]
-        real = int((values > max(REAL * values.max(initial=0.0), 1e-14 * self.squares)).sum())  # a difference of large sums
+        real = int((values > max(REAL * values.max(initial=0.0), DIFFERENCE * self.squares)).sum())
         return values[:real], np.ascontiguousarray(columns[:, :real].T)

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from tutelage.data import tree
 from tutelage.data.dataset import Private, Public, UnitName
 from tutelage.data.pixels import scale
 from tutelage.data.records import Records
@@ -86,8 +87,7 @@ def read_folder(
 
 
 def _images(folder: Path) -> list[Path]:
-    found = (path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS and path.is_file())
-    return sorted(path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
+    return [path for path in tree.files(folder) if path.suffix.lower() in _ENDINGS]
 
 
 def _unit(path: Path, folder: Path, number: int) -> str:

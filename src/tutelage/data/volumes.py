@@ -10,8 +10,12 @@ _002, _003 and _004 ... are the two sides of one head (benchmarks/pairs.py). Oth
 are, only the owner of the data knows. Read one year of BraTS at a time: patients come back in later years under other names.
 
 Volumes are turned to one orientation (RAS); their spacing is not looked at. Every volume is normalised by itself, so nothing
-about other patients goes into it. Messages number volumes instead of naming them: a file's name may be a patient's. Needs
-nibabel.
+about other patients goes into it. Needs nibabel.
+
+Messages number scans instead of naming them: a file's name may be a patient's. Scan 3 is that of the third mask of the whole
+folder, in the order of `LC_ALL=C sort`, also after scans were drawn from it:
+
+    find -L task/labelsTr -name '[!.]*.nii*' | LC_ALL=C sort | sed -n 3p        find -L brats -name '[!.]*_seg.nii*' | ...
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ from __future__ import annotations
 import csv
 import importlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -27,6 +31,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.data import tree
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 
@@ -37,6 +42,7 @@ _NIFTI = (".nii.gz", ".nii")
 _VISIT = re.compile(r"^(brats1[789]_.+)_\d+$", re.IGNORECASE)
 _SIDE = re.compile(r"^hippocampus_(\d+)$", re.IGNORECASE)
 _PATIENTS = "patients.csv"
+_TOLD = 10  # numbers in a message at most
 
 
 @final
@@ -47,6 +53,7 @@ class Scan:
     images: tuple[Path, ...] = field(repr=False)  # one per channel, or one file with all
     mask: Path = field(repr=False)
     patient: str = field(repr=False)
+    number: int = 0  # of its mask in the sorted folder, from 1: what messages say in place of a name; 0 without a folder
 
 
 @final
@@ -71,10 +78,12 @@ class Volumes:
             raise DataError(
                 "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
                 f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
+                + _alone(images, masks)
                 + _elsewhere(root)
             )
         patients = _patients(root, images)
-        scans = tuple(Scan((images[name],), masks[name], patients[name]) for name in sorted(images))
+        numbers = {name: number for number, name in enumerate(masks, start=1)}
+        scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(images))
         return cls(scans, _valid_size(size), tuple(labels), root.resolve().name)
 
     @classmethod
@@ -86,21 +95,22 @@ class Volumes:
         labels: Sequence[int] = (),
         modalities: Sequence[str] = MODALITIES,
     ) -> Volumes:
-        """Find the scans of a BraTS training folder, at any depth (HGG/ and LGG/ in 2018 and 2019)."""
+        """Find the scans of a BraTS training folder, at any depth (HGG/ and LGG/ in 2018 and 2019), also behind links."""
         root = _folder(directory)
         if not modalities or not set(modalities) <= set(MODALITIES):
             raise RecipeError(f"`modalities` must be some of {', '.join(MODALITIES)}. Got {tuple(modalities)!r} instead.")
-        masks = {}
-        found = (path for ending in _NIFTI for path in root.rglob(f"*_seg{ending}") if not path.name.startswith("."))
-        for mask in sorted(found):
+        masks, source = {}, root.resolve().name
+        for mask in (path for path in tree.files(root) if path.name.endswith(tuple(f"_seg{ending}" for ending in _NIFTI))):
             masks[mask] = mask.name.removesuffix(".gz").removesuffix(".nii").removesuffix("_seg")
-        patients, scans = _patients(root, masks.values()), []
-        for number, (mask, name) in enumerate(masks.items()):
-            files = [_present(mask.parent / f"{name}_{modality}", number) for modality in modalities]
-            scans.append(Scan(tuple(files), mask, patients[name]))
+        numbers = {mask: number for number, mask in enumerate(sorted(masks, key=str), start=1)}
+        patients, scans = _patients(root, (masks[mask] for mask in numbers)), []
+        for mask, name in masks.items():
+            which = _told(numbers[mask], source)
+            files = [_present(mask.parent / f"{name}_{modality}", which) for modality in modalities]
+            scans.append(Scan(tuple(files), mask, patients[name], numbers[mask]))
         if not scans:
             raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
-        return cls(tuple(scans), _valid_size(size), tuple(labels), root.resolve().name)
+        return cls(tuple(scans), _valid_size(size), tuple(labels), source)
 
     def __len__(self) -> int:
         return len(self.scans)
@@ -121,16 +131,17 @@ class Volumes:
 
     def read(self) -> Iterator[tuple[Array, Array]]:
         """Read scans one by one: (channels, *size) float32 and (*size) uint8. What `size` cuts off a mask is gone from it."""
-        for number, scan in enumerate(self.scans):
-            mask, place = _load(scan.mask, number)
+        for scan in self.scans:
+            which = _told(scan.number, self.source)
+            mask, place = _load(scan.mask, f"the mask of {which}")
             channels = []
             for path in scan.images:
-                image, where = _load(path, number)
+                image, where = _load(path, f"an image of {which}")
                 if not np.allclose(where, place, atol=1e-3):  # headers keep single precision
-                    raise DataError(f"Every image must lie where its mask does. Got another place for pair {number} instead.")
-                channels += _channels(image, number)
+                    raise DataError(f"Every image must lie where its mask does. Got another place for {which} instead.")
+                channels += _channels(image, which)
             if any(channel.shape != mask.shape for channel in channels):
-                raise DataError(f"Every image must have its mask's shape. Got another for volume {number} of the list instead.")
+                raise DataError(f"Every image must have its mask's shape. Got another for {which} instead.")
             held = np.isin(np.rint(mask), self.labels) if self.labels else np.rint(mask) > 0
             image = np.stack([fitted(normalised(channel), self.size) for channel in channels])
             yield image, fitted(held.astype(np.uint8), self.size)
@@ -156,7 +167,8 @@ class Volumes:
                 inputs = make("inputs", (len(self), *image.shape), np.float32)
                 targets = make("targets", (len(self), *mask.shape), np.uint8)
             if image.shape != inputs.shape[1:]:
-                raise DataError(f"Every volume must have as many channels. Got others for volume {number} of the list instead.")
+                which = _told(self.scans[number].number, self.source)
+                raise DataError(f"Every volume must have as many channels. Got others for {which} instead.")
             inputs[number], targets[number] = image, mask
         if inputs is None or targets is None:
             raise DataError("`scans` must hold at least one volume. Got none instead.")
@@ -188,14 +200,14 @@ def fitted(volume: Array, size: tuple[int, ...]) -> Array:
     return result
 
 
-def _channels(volume: Array, number: int) -> list[Array]:
+def _channels(volume: Array, which: str) -> list[Array]:
     """Take a 4D image apart: Decathlon tasks with several channels keep them last."""
     if volume.ndim not in (3, 4):
-        raise DataError(f"Every image must have 3 or 4 axes. Got {volume.ndim} for volume {number} of the list instead.")
+        raise DataError(f"Every image must have 3 or 4 axes. Got {volume.ndim} for {which} instead.")
     return [volume] if volume.ndim == 3 else [volume[..., channel] for channel in range(volume.shape[3])]
 
 
-def _load(path: Path, number: int) -> tuple[Array, Array]:
+def _load(path: Path, what: str) -> tuple[Array, Array]:
     """Read a volume, its axes turned to right, front and up, and where it lies: (4, 4)."""
     try:
         nibabel: Any = importlib.import_module("nibabel")
@@ -207,9 +219,7 @@ def _load(path: Path, number: int) -> tuple[Array, Array]:
         image = nibabel.as_closest_canonical(nibabel.load(path))
         return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
     except Exception as error:  # nibabel, gzip and the file system each raise their own, most of which name the file
-        raise DataError(
-            f"Every file must be NIfTI. Got {type(error).__name__} for volume {number} of the list instead."
-        ) from None
+        raise DataError(f"Every file must be NIfTI. Got {type(error).__name__} for {what} instead.") from None
 
 
 def _folder(directory: Path | str) -> Path:
@@ -217,6 +227,28 @@ def _folder(directory: Path | str) -> Path:
     if not root.is_dir():
         raise DataError(f"`directory` must be an existing folder. Got {str(root)!r} instead.")
     return root
+
+
+def _told(number: int, source: str) -> str:
+    """Say which scan it is, without its name, so that whoever has the folder finds it."""
+    told = f"scan {number} of {source!r}"
+    return f"{told} (its masks in alphabetical order, counted from 1)" if number else f"a scan of {source!r} without a number"
+
+
+def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> str:
+    """Number the files that have no partner, where others have one."""
+    if not set(images) & set(masks):
+        return ""
+    sides = (("imagesTr", images, masks), ("labelsTr", masks, images))
+    lonely = [(side, _numbers(name not in others for name in own)) for side, own, others in sides]
+    listed = " and ".join(f"{numbers} of {side}" for side, numbers in lonely if numbers)
+    return f" Without a partner: {listed} (in alphabetical order, counted from 1)."
+
+
+def _numbers(chosen: Iterable[bool]) -> str:
+    """List the places that are chosen, from 1: the first few of them."""
+    places = [str(number) for number, one in enumerate(chosen, start=1) if one]
+    return ", ".join([*places[:_TOLD], *(["..."] if len(places) > _TOLD else [])])
 
 
 def _elsewhere(root: Path) -> str:
@@ -254,8 +286,10 @@ def _patients(root: Path, names: Iterable[str]) -> dict[str, str]:
         raise DataError(f"`{_PATIENTS}` must be a readable UTF-8 table. Got {type(error).__name__} instead.") from None
     rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
     listed = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
-    if len(listed) < len(rows) or (missing := [name for name in names if name not in listed]):
-        wrong = f"{len(missing)} scans that it does not name" if len(listed) == len(rows) else "other or repeated lines"
+    missing = [name not in listed for name in names]  # in the order of their numbers
+    if len(listed) < len(rows) or any(missing):
+        lacking = f"{sum(missing)} scans that it does not name, numbers {_numbers(missing)} of the sorted folder,"
+        wrong = lacking if len(listed) == len(rows) else "other or repeated lines"
         raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got {wrong} instead.")
     return listed
 
@@ -268,13 +302,13 @@ def _whose(name: str) -> str:
     return f"hippocampus patient {(int(side[1]) + 1) // 2}" if side else name
 
 
-def _present(stem: Path, number: int) -> Path:
+def _present(stem: Path, which: str) -> Path:
     for ending in _NIFTI:
         path = stem.with_name(stem.name + ending)
         if path.is_file():
             return path
     modality = stem.name.rpartition("_")[2]
-    raise DataError(f"Every BraTS folder must hold a {modality} volume. Got none for volume {number} of the sorted list instead.")
+    raise DataError(f"Every BraTS folder must hold a {modality} volume. Got none for {which} instead.")
 
 
 def _valid_size(size: tuple[int, int, int]) -> tuple[int, int, int]:

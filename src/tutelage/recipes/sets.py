@@ -140,10 +140,12 @@ def load(section: Any, directory: str | Path | None, *, seed: int, public_data: 
         raise RecipeError(f"`data` must be the folder with the files of {section.set!r}: --data DIR. Got nothing instead.")
     _check_declared(section, Path(directory), public_data)
     private, public, test = _divided(section, known.find, directory, seed)
+    tested = _read(test, kept, lambda into: test.public(into=into))
+    _check_objects(tested)  # before the many are read
     return (
         _read(private, kept, lambda into: private.private(into=into)),
         _read(public, kept, lambda into: public.public(into=into)),
-        _read(test, kept, lambda into: test.public(into=into)),
+        tested,
     )
 
 
@@ -187,6 +189,16 @@ def _check_declared(section: Any, directory: Path, public_data: bool) -> None:
             raise RecipeError(
                 "`data.directory`, `public_directory` and `test_directory` must be folders apart. Got one inside another instead."
             )
+
+
+def _check_objects(test: Public) -> None:
+    """Refuse a test set without any object: students would be scored on nothing. A pool's masks may be placeholders."""
+    masks = np.asarray(test.targets)
+    if not any(mask.any() for mask in masks):
+        raise DataError(
+            f"`test` must hold an object in one mask at least. Got {len(masks)} empty ones instead. Are their labels above 0, "
+            "and does `data.size`, which keeps the middle of a scan, leave the object in?"
+        )
 
 
 def shapes(section: Any, public: Public, *, seed: int) -> Public:

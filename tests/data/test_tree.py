@@ -1,0 +1,43 @@
+"""Files below a folder: links are followed, each folder is read once, and nothing hidden is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tutelage.data.tree import files
+
+
+def laid(root: Path, *names: str) -> None:
+    for name in names:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(name)
+
+
+def found(root: Path) -> list[str]:
+    return [path.relative_to(root).as_posix() for path in files(root)]
+
+
+def test_links_are_followed_and_what_is_hidden_is_not(tmp_path: Path) -> None:
+    laid(tmp_path / "store", "one/a", "one/deep/b", "one/.c", "one/.tool/d", "two/e")
+    laid(tmp_path / "root", "f", ".hidden/g")
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "store" / "one")
+    (tmp_path / "root" / ".link").symlink_to(tmp_path / "store" / "two")
+    (tmp_path / "root" / "file").symlink_to(tmp_path / "store" / "two" / "e")
+    (tmp_path / "way").symlink_to(tmp_path / "root")
+    assert found(tmp_path / "root") == found(tmp_path / "way") == ["f", "file", "link/a", "link/deep/b"]
+
+
+def test_links_in_a_ring_end(tmp_path: Path) -> None:
+    laid(tmp_path, "root/one/a", "root/two/b", "beside/c")
+    (tmp_path / "root" / "one" / "back").symlink_to(tmp_path / "root")
+    (tmp_path / "root" / "one" / "self").symlink_to(tmp_path / "root" / "one")
+    (tmp_path / "root" / "two" / "above").symlink_to(tmp_path)  # nobody meant what lies beside the folder
+    assert found(tmp_path / "root") == ["one/a", "two/b"]
+
+
+def test_a_folder_is_read_where_it_lies_or_by_its_first_link(tmp_path: Path) -> None:
+    laid(tmp_path, "root/patient/left/a", "store/b")
+    (tmp_path / "root" / "first").symlink_to(tmp_path / "root" / "patient" / "left")  # before it in the alphabet
+    for name in ("then", "there"):
+        (tmp_path / "root" / name).symlink_to(tmp_path / "store")
+    assert found(tmp_path / "root") == ["patient/left/a", "then/b"]
