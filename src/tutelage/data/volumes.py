@@ -51,9 +51,14 @@ class Scan:
     """Name the files of one volume, and whose it is."""
 
     images: tuple[Path, ...] = field(repr=False)  # one per channel, or one file with all
-    mask: Path = field(repr=False)
+    mask: Path | None = field(repr=False)
     patient: str = field(repr=False)
     number: int = 0  # of its mask in the sorted folder, from 1: what messages say in place of a name; 0 without a folder
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Name all files."""
+        return self.images if self.mask is None else (*self.images, self.mask)
 
 
 @final
@@ -70,10 +75,21 @@ class Volumes:
     source: str = "memory"  # a folder's own name: a codec tells it in a release, where the way to it has no place
 
     @classmethod
-    def decathlon(cls, directory: Path | str, *, size: tuple[int, int, int], labels: Sequence[int] = ()) -> Volumes:
-        """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names."""
+    def decathlon(
+        cls, directory: Path | str, *, size: tuple[int, int, int], labels: Sequence[int] = (), unlabelled: bool = False
+    ) -> Volumes:
+        """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names.
+
+        With `unlabelled` labelsTr may be missing as a whole: a public pool needs no masks.
+        """
         root = _folder(directory)
         images, masks = (_named(root / part) for part in ("imagesTr", "labelsTr"))
+        if unlabelled and images and not (root / "labelsTr").exists():
+            patients = _patients(root, images)
+            bare = tuple(
+                Scan((images[name],), None, patients[name], number) for number, name in enumerate(sorted(images), start=1)
+            )
+            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name)
         if not images or set(images) != set(masks):
             raise DataError(
                 "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
@@ -94,20 +110,23 @@ class Volumes:
         size: tuple[int, int, int] = (240, 240, 155),
         labels: Sequence[int] = (),
         modalities: Sequence[str] = MODALITIES,
+        unlabelled: bool = False,
     ) -> Volumes:
-        """Find the scans of a BraTS training folder, at any depth (HGG/ and LGG/ in 2018 and 2019), also behind links."""
+        """Find the scans of a BraTS training folder, at any depth (HGG/ and LGG/ in 2018 and 2019), also behind links.
+
+        With `unlabelled` masks may be missing altogether, as BraTS' own validation scans come without.
+        """
         root = _folder(directory)
         if not modalities or not set(modalities) <= set(MODALITIES):
             raise RecipeError(f"`modalities` must be some of {', '.join(MODALITIES)}. Got {tuple(modalities)!r} instead.")
-        masks, source = {}, root.resolve().name
-        for mask in (path for path in tree.files(root) if path.name.endswith(tuple(f"_seg{ending}" for ending in _NIFTI))):
-            masks[mask] = mask.name.removesuffix(".gz").removesuffix(".nii").removesuffix("_seg")
-        numbers = {mask: number for number, mask in enumerate(sorted(masks, key=str), start=1)}
-        patients, scans = _patients(root, (masks[mask] for mask in numbers)), []
-        for mask, name in masks.items():
-            which = _told(numbers[mask], source)
-            files = [_present(mask.parent / f"{name}_{modality}", which) for modality in modalities]
-            scans.append(Scan(tuple(files), mask, patients[name], numbers[mask]))
+        source, masks = root.resolve().name, _ending(root, "seg")
+        found = _ending(root, modalities[0]) if unlabelled and not masks else masks
+        numbers = {path: number for number, path in enumerate(sorted(found, key=str), start=1)}
+        patients, scans = _patients(root, (found[path] for path in numbers)), []
+        for path, name in found.items():
+            which = _told(numbers[path], source)
+            files = [_present(path.parent / f"{name}_{modality}", which) for modality in modalities]
+            scans.append(Scan(tuple(files), path if path in masks else None, patients[name], numbers[path]))
         if not scans:
             raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
         return cls(tuple(scans), _valid_size(size), tuple(labels), source)
@@ -129,48 +148,60 @@ class Volumes:
         """Give each scan's patient (scans,)."""
         return np.array([scan.patient for scan in self.scans])
 
-    def read(self) -> Iterator[tuple[Array, Array]]:
+    @property
+    def labelled(self) -> bool:
+        """Tell whether every scan has a mask."""
+        return all(scan.mask is not None for scan in self.scans)
+
+    def read(self) -> Iterator[tuple[Array, Array | None]]:
         """Read scans one by one: (channels, *size) float32 and (*size) uint8. What `size` cuts off a mask is gone from it."""
         for scan in self.scans:
-            which = _told(scan.number, self.source)
-            mask, place = _load(scan.mask, f"the mask of {which}")
-            channels = []
+            which, channels, loaded = _told(scan.number, self.source), [], []
             for path in scan.images:
-                image, where = _load(path, f"an image of {which}")
-                if not np.allclose(where, place, atol=1e-3):  # headers keep single precision
-                    raise DataError(f"Every image must lie where its mask does. Got another place for {which} instead.")
-                channels += _channels(image, which)
+                loaded.append(_load(path, f"an image of {which}"))
+                channels += _channels(loaded[-1][0], which)
+            mask, place = (channels[0], loaded[0][1]) if scan.mask is None else _load(scan.mask, f"the mask of {which}")
+            if not all(np.allclose(where, place, atol=1e-3) for _, where in loaded):  # headers keep single precision
+                raise DataError(f"Every image must lie where its mask does. Got another place for {which} instead.")
             if any(channel.shape != mask.shape for channel in channels):
                 raise DataError(f"Every image must have its mask's shape. Got another for {which} instead.")
-            held = np.isin(np.rint(mask), self.labels) if self.labels else np.rint(mask) > 0
             image = np.stack([fitted(normalised(channel), self.size) for channel in channels])
+            if scan.mask is None:
+                yield image, None
+                continue
+            held = np.isin(np.rint(mask), self.labels) if self.labels else np.rint(mask) > 0
             yield image, fitted(held.astype(np.uint8), self.size)
 
     def private(self, *, into: Path | str | None = None) -> Private:
         """Read the scans as private data; patients are the units. Files go to a folder under `private/`, for its owner alone."""
         if into is not None and "private" not in Path(into).resolve().parts:
             raise Unsealed("`into` must lie in a folder named 'private'. Got one outside instead.")
+        if not self.labelled:
+            raise DataError("`scans` must have masks: teachers learn from them. Got some without instead.")
         inputs, targets = self._arrays(into, mode=0o600)
+        assert targets is not None
         return Private(inputs, targets, self.patients, "patient", self.source)
 
     def public(self, *, into: Path | str | None = None) -> Public:
-        """Read the scans as public data."""
+        """Read the scans as public data; without masks where there are none."""
         inputs, targets = self._arrays(into, mode=0o666)
         return Public(inputs, targets, self.source)
 
-    def _arrays(self, into: Path | str | None, *, mode: int) -> tuple[Array, Array]:
-        """Read everything, to memory or to two files in a folder that are then mapped."""
+    def _arrays(self, into: Path | str | None, *, mode: int) -> tuple[Array, Array | None]:
+        """Read everything, to memory or to two files in a folder that are then mapped; masks where every scan has one."""
         inputs = targets = None
         for number, (image, mask) in enumerate(self.read()):
-            if inputs is None or targets is None:
+            if inputs is None:
                 make = _files(into, mode)
                 inputs = make("inputs", (len(self), *image.shape), np.float32)
-                targets = make("targets", (len(self), *mask.shape), np.uint8)
+                targets = make("targets", (len(self), *image.shape[1:]), np.uint8) if self.labelled else None
             if image.shape != inputs.shape[1:]:
                 which = _told(self.scans[number].number, self.source)
                 raise DataError(f"Every volume must have as many channels. Got others for {which} instead.")
-            inputs[number], targets[number] = image, mask
-        if inputs is None or targets is None:
+            inputs[number] = image
+            if targets is not None:
+                targets[number] = mask
+        if inputs is None:
             raise DataError("`scans` must hold at least one volume. Got none instead.")
         return inputs, targets
 
@@ -220,6 +251,13 @@ def _load(path: Path, what: str) -> tuple[Array, Array]:
         return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
     except Exception as error:  # nibabel, gzip and the file system each raise their own, most of which name the file
         raise DataError(f"Every file must be NIfTI. Got {type(error).__name__} for {what} instead.") from None
+
+
+def _ending(root: Path, part: str) -> dict[Path, str]:
+    """Find the files at any depth that end in _part, and the name that each has before it."""
+    endings = tuple(f"_{part}{ending}" for ending in _NIFTI)
+    found = (path for path in tree.files(root) if path.name.endswith(endings))
+    return {path: path.name.removesuffix(".gz").removesuffix(".nii").removesuffix(f"_{part}") for path in found}
 
 
 def _folder(directory: Path | str) -> Path:

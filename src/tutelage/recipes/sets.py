@@ -213,8 +213,9 @@ def _divided(section: Any, find: Callable[..., Volumes], directory: str | Path, 
     size, private, others = tuple(section.size), section.private, [section.public, section.test]
     if section.public_directory is None:
         return _parts(find(directory, size=size), [private, *others], seed, "directory")
-    folders = [find(directory, size=size), find(section.public_directory, size=size)]
-    folders += [] if section.test_directory is None else [find(section.test_directory, size=size)]
+    bare = section.test_directory is not None  # the pool needs no masks; where the test is drawn from it, it does
+    folders = [find(directory, size=size), find(section.public_directory, size=size, unlabelled=bare)]
+    folders += [find(section.test_directory, size=size)] if bare else []
     _check_apart(folders)
     first = _parts(folders[0], [private], seed, "directory")
     if section.test_directory is None:
@@ -226,9 +227,9 @@ def _divided(section: Any, find: Callable[..., Volumes], directory: str | Path, 
 def _check_apart(folders: Sequence[Volumes]) -> None:
     """Refuse folders that share a file or a person: links and copies have paths of their own."""
     for number, volumes in enumerate(folders):
-        files = {path.resolve() for scan in volumes.scans for path in (*scan.images, scan.mask)}
+        files = {path.resolve() for scan in volumes.scans for path in scan.files}
         for other in folders[:number]:
-            alike = {path.resolve() for scan in other.scans for path in (*scan.images, scan.mask)} & files
+            alike = {path.resolve() for scan in other.scans for path in scan.files} & files
             if alike or set(other.patients) & set(volumes.patients):
                 raise DataError(
                     "`data.directory`, `public_directory` and `test_directory` must hold different people. Got scans, or "
