@@ -377,7 +377,8 @@ def warnings(epsilon: float, delta: float, records: int | None = None) -> list[s
     said = []
     if records is not None and delta >= 1 / records:
         said.append(
-            f"δ = {rounded_up(delta, 6)} is not below 1/n = {1 / records:.3g}: publishing one random record whole would satisfy it."
+            f"δ = {rounded_up(delta, 6)} is not below 1/n = {1 / records:.3g}: "
+            "publishing one random record whole would satisfy it."
         )
     if epsilon > 20:
         said.append(f"ε = {rounded_up(epsilon, 4)} is above 20: practically no guarantee.")
