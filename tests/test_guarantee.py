@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,9 @@ import pytest
 
 from tutelage import __version__
 from tutelage.guarantee import attack_bound, guarantee, write
+from tutelage.planning import Aggregation
 from tutelage.privacy import accounting
+from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.events import Event, NoisyMax, SmoothRelease, Threshold
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
@@ -96,6 +99,21 @@ def test_the_statement_names_the_unit_and_what_is_excepted(promise: Make) -> Non
     assert "anything in this release but what `excepted` names" in said["statement"]
     assert said["excepted"] == ["controls"]
     assert (said["unit"], said["unit_teachers"], said["adjacency"]) == ("patient", 2, "replace-one")
+
+
+def test_the_statement_promises_no_less_than_the_figures(promise: Make) -> None:
+    said = promise((VOTE, 100), budget=Budget(3.0, 1.0000004e-5))
+    _, factor, addend = re.split(r"e\^| and an addend of ", said["statement"].removesuffix("."))
+    assert f"{said['epsilon']:.4g}" < factor  # the nearest would be smaller
+    assert said["epsilon"] <= float(factor) <= said["epsilon"] + 1e-3
+    assert float(addend) == 1.00001e-5
+
+
+def test_a_calibrated_run_promises_its_budget(promise: Make) -> None:
+    budget = Budget(0.5, 1e-5)
+    said = promise(*Aggregation("gnmax").planned(budget, 30, 100, OneHot(10)), budget=budget)
+    assert said["epsilon"] > 0.5  # by its own rounding alone
+    assert " e^0.5 and" in said["statement"]
 
 
 def test_whole_institutions_may_come_and_go(promise: Make) -> None:

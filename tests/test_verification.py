@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import integrate, stats
-from tests.walk.tiny import tiny_run
+from tests.walk.tiny import Killed, kill_after, tiny_run
 
 import tutelage as tt
 from tutelage import verification
@@ -218,6 +219,17 @@ def test_claims_without_their_fields_are_refused(runs: dict[str, RunFolder], tmp
         verify(spoilt(runs["gnmax"], tmp_path / "copy", **change))
 
 
+def test_a_sentence_that_rounds_downwards_is_refused(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    """What a version before rounded_up wrote: the nearest figure, here one that is smaller than ε."""
+    claim = {"epsilon": 8.0004, "mu": 9.0, "implied_tpr_at_fpr_0.001": 1.0}
+    folder = spoilt(runs["gnmax"], tmp_path / "copy", **claim)
+    told = json.loads(folder.guarantee.read_text(encoding="utf-8"))["statement"]
+    assert "e^8.001 and an addend of 1e-05" in told
+    assert verify(folder).claimed_epsilon == 8.0004
+    with pytest.raises(LedgerError, match="`statement` must say what the figures say"):
+        verify(spoilt(runs["gnmax"], tmp_path / "other", **claim, statement=told.replace("e^8.001", "e^8")))
+
+
 def test_claims_that_promise_less_are_the_owners_to_make(runs: dict[str, RunFolder], tmp_path: Path) -> None:
     modest = {"epsilon": 20.0, "mu": 9.0, "implied_tpr_at_fpr_0.001": 1.0}
     assert verify(spoilt(runs["gnmax"], tmp_path / "copy", **modest)).claimed_epsilon == 20.0
@@ -229,6 +241,44 @@ def test_a_claim_beyond_what_exp_can_hold_is_read(runs: dict[str, RunFolder], tm
     modest = {"epsilon": 1e4, "data_independent_epsilon": 1e4, "mu": 140.0, "implied_tpr_at_fpr_0.001": 1.0}
     for name in ("confident, sanitised", "sanitised", "lnmax", "gnmax"):
         assert verify(spoilt(runs[name], tmp_path / name, **modest)).claimed_epsilon == 1e4
+
+
+# ── the release alone ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_release_is_verified_by_itself(runs: dict[str, RunFolder], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = runs["gnmax"]
+    copy = shutil.copytree(run.release, tmp_path / "from the hospital")
+    (tmp_path / "private").mkdir()  # somebody else's
+    (tmp_path / "private" / "book.sqlite").write_bytes(b"not this run's")
+    alone, whole = verify(copy), verify(run.root)
+    assert (alone.head, alone.claimed_epsilon) == (whole.head, whole.claimed_epsilon)
+    assert not alone.against_private_book
+    assert verify(run.release) == whole  # its own folder: what lies around it counts
+    monkeypatch.chdir(run.release)
+    assert verify(".") == whole
+    monkeypatch.chdir(copy)
+    assert verify(".") == alone
+
+
+def test_a_release_without_its_guarantee_or_its_book_is_refused(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    for missing in ("guarantee.json", "book.jsonl"):
+        copy = shutil.copytree(runs["gnmax"].release, tmp_path / missing)
+        (copy / missing).unlink()
+        with pytest.raises(RecipeError, match=r"or a release that holds guarantee\.json and book\.jsonl\. Got .* instead"):
+            verify(copy)
+
+
+def test_a_run_that_was_killed_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as until:
+        kill_after(until, 2)
+        with pytest.raises(Killed):
+            tiny_run(tmp_path / "run", aggregation=Aggregation("gnmax"), controls=False)
+    for place in ("run", "run/release"):
+        with pytest.raises(RecipeError, match=r"`run` must be finished\. Got .* run the recipe again with --resume to go on"):
+            verify(tmp_path / place)
+    tiny_run(tmp_path / "run", aggregation=Aggregation("gnmax"), controls=False, resume=True)
+    assert verify(tmp_path / "run" / "release").against_private_book
 
 
 # ── books that guarantee next to nothing ──────────────────────────────────────────────────────────────────────────────

@@ -16,6 +16,7 @@ from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.events import Event, Threshold
 from tutelage.privacy.ledger import Budget
+from tutelage.rounding import rounded_up
 from tutelage.simulation import PublicVotes, right_chance
 from tutelage.worth import Worth, parts, situations
 
@@ -80,7 +81,7 @@ class Choice:
             "own": round(self.own, 1) if how.interactive else None,
             "mistaken": round(self.mistaken, 1) if how.interactive else None,
             "utility": round(self.utility, 1),
-            "epsilon": round(self.epsilon, 4),
+            "epsilon": float(rounded_up(self.epsilon, 6)),
             "dependent_epsilon": None if self.dependent_epsilon is None else round(self.dependent_epsilon, 3),
             "sanitised_epsilon": None if self.sanitised_epsilon is None else round(self.sanitised_epsilon, 3),
             "sanitised_deviation": None if self.sanitised_deviation is None else round(self.sanitised_deviation, 3),

@@ -17,7 +17,7 @@ from tutelage.console import bars as _bars
 from tutelage.console import console as _console
 from tutelage.console import emit as _emit
 from tutelage.console import figure as _figure
-from tutelage.console import percent as _percent
+from tutelage.console import promised as _promised
 from tutelage.console import say as _say
 from tutelage.console import table as _table
 from tutelage.console import unforeseen
@@ -25,6 +25,7 @@ from tutelage.console import warn as _warn
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
+from tutelage.rounding import percent as _percent
 
 app = typer.Typer(
     name="tutelage",
@@ -177,7 +178,8 @@ def _plan_means(asked: planning.MeanPlan, records: int | None, plots: Path | Non
     for name, view in views:
         table.add_row(name, *(["no solution"] if view is None else _figures(view)))
     _console().print(table)
-    _say(f"{unknown} = {_figure(getattr(solved, unknown))} for {asked.adjacency}, unit {asked.unit.name}", style="bold")
+    show = _promised if unknown in ("epsilon", "delta") else _figure
+    _say(f"{unknown} = {show(getattr(solved, unknown))} for {asked.adjacency}, unit {asked.unit.name}", style="bold")
     _warn(said)
     for file in files:
         _say(f"plot: {file}")
@@ -189,8 +191,9 @@ def _plain(view: planning.MeanPlan) -> dict[str, Any]:
 
 
 def _figures(view: planning.MeanPlan) -> list[str]:
-    values = (view.teachers, view.queries, view.sigma, view.epsilon, view.delta, view.norm, view.mu())
-    return [*(_figure(value) for value in values), _percent(accounting.implied_tpr(view.mu(), 1e-3))]
+    given, price = (view.teachers, view.queries, view.sigma), (view.epsilon, view.delta)
+    cells = [*map(_figure, given), *map(_promised, price), _figure(view.norm), _promised(view.mu())]
+    return [*cells, _percent(accounting.implied_tpr(view.mu(), 1e-3))]
 
 
 def _plan_plots(solved: planning.MeanPlan, folder: Path, form: str) -> list[Path]:
@@ -227,8 +230,9 @@ def _plan_votes(asked: planning.MeanPlan, records: int | None, as_json: bool) ->
         _emit({"solved_for": unknown, unknown: getattr(solved, unknown), "mu": solved.mu(), "method": "gnmax", "warnings": said})
         return
     table = _table(f"GNMax, solved for {unknown}", "N", "σ on counts", "ε", "δ", "μ", "best attack at 0.1 % FPR")
-    values = (solved.queries, solved.sigma, solved.epsilon, solved.delta, solved.mu())
-    table.add_row(*(_figure(value) for value in values), _percent(accounting.implied_tpr(solved.mu(), 1e-3)))
+    given, price = (solved.queries, solved.sigma), (solved.epsilon, solved.delta, solved.mu())
+    best = _percent(accounting.implied_tpr(solved.mu(), 1e-3))
+    table.add_row(*map(_figure, given), *map(_promised, price), best)
     _console().print(table)
     _warn(said)
 
@@ -337,7 +341,9 @@ def report(
 
 
 @app.command()
-def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")], as_json: AsJson = False) -> None:
+def verify(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its release alone.")], as_json: AsJson = False
+) -> None:
     """Price a run again from its book alone with another accountant (dp-accounting), and check the book's chain."""
     from tutelage.verification import verify as check
 
@@ -347,9 +353,9 @@ def verify(folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run fol
         _emit({"verified": True, **figures})
         return
     table = _table("verified", "what", "found", numbers=False)
-    table.add_row("ε claimed", _figure(verdict.claimed_epsilon))
-    table.add_row("ε recomputed from the book", f"{_figure(verdict.recomputed_epsilon)} ({verdict.accountant})")
-    table.add_row("δ", f"{verdict.delta:g}")
+    table.add_row("ε claimed", _promised(verdict.claimed_epsilon))
+    table.add_row("ε recomputed from the book", f"{_promised(verdict.recomputed_epsilon)} ({verdict.accountant})")
+    table.add_row("δ", _promised(verdict.delta))
     table.add_row("chain", f"{verdict.rows} rows unbroken, {verdict.events:,} events")
     table.add_row("book", "equal to the one under private/" if verdict.against_private_book else "the export alone")
     table.add_row("head", verdict.head)

@@ -16,6 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
+from tutelage.rounding import rounded_up
+
 
 def console(*, stderr: bool = False) -> Console:
     """Open the terminal, or a pipe as wide as one."""
@@ -69,9 +71,9 @@ def figure(value: float | int | str | None) -> str:
     return "∞" if value == "infinity" or math.isinf(float(value)) else f"{value:.6g}"
 
 
-def percent(value: float) -> str:
-    """Show a share."""
-    return f"{100 * value:.3g} %"
+def promised(value: float | str | None) -> str:
+    """Show a figure that is promised (ε, δ, μ): rounded up, so that it is never more than a run keeps."""
+    return "" if value is None else rounded_up(value, 6)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ import numpy as np
 from tutelage.planning import warnings
 from tutelage.privacy import accounting
 from tutelage.privacy.events import from_record, to_record
-from tutelage.privacy.ledger import Budget, Ledger
+from tutelage.privacy.ledger import Budget, Entry, Ledger
 from tutelage.privacy.units import Adjacency
+from tutelage.rounding import rounded_up
 
 SCHEMA = 1
 _PACKAGES = ("numpy", "scipy", "dp-accounting", "scikit-learn", "torch")
@@ -33,15 +34,14 @@ def guarantee(
     tuned_on: str = "not stated",
     labels: Mapping[str, int] | None = None,
     data: Mapping[str, Any] | None = None,
-    declared: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Describe what the book guarantees.
 
     `epsilon` is the figure to quote. Where the number of answers depended on the votes (adaptive), that is the budget the
     filter held, not the smaller sum of what happened; that sum is `data_independent_epsilon`. `units` counts the private
     units: public, because neighbours have equally many. `excepted` names what in the release the figures do not cover.
-    `data` is what may be told about the data (data.provenance): never a hash of private records. `declared` says what counts
-    as public on somebody's word; it stands among the warnings.
+    `data` is what may be told about the data (data.provenance): never a hash of private records. What the book's notes declare
+    public on somebody's word stands among the warnings, whichever life of the run declared it.
     """
     spent = ledger.spent()
     infinite = math.isinf(spent.epsilon)
@@ -67,7 +67,7 @@ def guarantee(
         "labels": dict(labels or {}),
         "units": units,
         "data": None if data is None else dict(data),
-        "warnings": [*warnings(quoted, ledger.budget.delta, units), *declared],
+        "warnings": [*warnings(quoted, ledger.budget.delta, units), *declared(ledger.entries())],
         "tuned_on": tuned_on,
         "recipe_sha256": recipe_sha256,
         "ledger_head": ledger.head,
@@ -75,6 +75,12 @@ def guarantee(
     }
     document["implied_tpr_at_fpr_0.001"] = float(attack_bound(document, 1e-3))
     return document
+
+
+def declared(rows: Iterable[Entry]) -> list[str]:
+    """List, each once, all that a book's notes declare public on somebody's word."""
+    found = [row.body["declared"] for row in rows if row.kind == "note" and "declared" in row.body]
+    return list(dict.fromkeys(found))
 
 
 def _mu(quoted: float, spent: accounting.Cost, adaptive: bool) -> tuple[float, bool]:
@@ -127,12 +133,12 @@ def _number(value: float) -> float | str:
 
 
 def statement(epsilon: float, budget: Budget, excepted: bool) -> str:
-    """Say in one sentence what is promised."""
+    """Say in one sentence what is promised: never less than the figures say."""
     if math.isinf(epsilon):
         return "No guarantee: a private value was looked at without noise."
     change = "Changing all data of" if budget.adjacency == Adjacency.REPLACE_ONE else "Adding or removing"
     what = "anything in this release but what `excepted` names" if excepted else "anything in this release"
     return (
         f"{change} one {budget.unit.name} changes the probability of {what} by a factor of at most "
-        f"e^{epsilon:.4g} and an addend of {budget.delta:g}."
+        f"e^{rounded_up(epsilon, 4)} and an addend of {rounded_up(budget.delta, 6)}."
     )

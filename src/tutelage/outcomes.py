@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tutelage.console import console, figure, percent, table, warn
+from tutelage.console import console, promised, table, warn
 from tutelage.metrics import BESIDE
 from tutelage.report import page, stages
+from tutelage.rounding import percent
 
 
 def published(outcome: Any) -> dict[str, float]:
@@ -33,8 +34,8 @@ def show(runs: list[tuple[str, Any]]) -> None:
         made.add_row(name, *row, style="bold" if name == "private student" else None)
     made.add_section()
     for label, key in (("ε to quote", "epsilon"), ("ε as charged", "data_independent_epsilon"), ("δ", "delta")):
-        made.add_row(label, *(figure(g[key]) for g in guarantees))
-    mus = (("" if g["mu_is_exact"] else "~") + figure(g["mu"]) for g in guarantees)
+        made.add_row(label, *(promised(g[key]) for g in guarantees))
+    mus = (("" if g["mu_is_exact"] else "~") + promised(g["mu"]) for g in guarantees)
     made.add_row("μ (~: of a Gaussian answer with this ε, δ)", *mus)
     made.add_row("best attack at 0.1 % FPR", *(percent(g["implied_tpr_at_fpr_0.001"]) for g in guarantees))
     made.add_row("answers", *(f"{g['labels']['released']:,}" for g in guarantees))

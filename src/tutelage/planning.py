@@ -14,6 +14,7 @@ from tutelage.privacy.events import Event, Gaussian, NoisyMax, SparseVector
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
 from tutelage.privacy.units import Adjacency, Unit
+from tutelage.rounding import rounded_up
 
 METHODS = ("gnmax", "lnmax", "confident-gnmax", "interactive-gnmax", "mean")
 Unknown = Literal["teachers", "queries", "sigma", "epsilon", "delta", "norm"]
@@ -375,9 +376,12 @@ def warnings(epsilon: float, delta: float, records: int | None = None) -> list[s
     """Say plainly when the figures promise less than they seem to."""
     said = []
     if records is not None and delta >= 1 / records:
-        said.append(f"δ = {delta:g} is not below 1/n = {1 / records:.3g}: publishing one random record whole would satisfy it.")
+        said.append(
+            f"δ = {rounded_up(delta, 6)} is not below 1/n = {1 / records:.3g}: "
+            "publishing one random record whole would satisfy it."
+        )
     if epsilon > 20:
-        said.append(f"ε = {epsilon:.4g} is above 20: practically no guarantee.")
+        said.append(f"ε = {rounded_up(epsilon, 4)} is above 20: practically no guarantee.")
     return said
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tutelage import planning
-from tutelage.console import console, emit, say, table, warn
+from tutelage.console import console, emit, promised, say, table, warn
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import RecipeError
 
@@ -52,9 +52,9 @@ def price_recipe(path: Path, epsilon: float | None, records: int | None, *, as_j
         later = "" if known else "; its norm will be learned from public masks, and with it sensitivity and σ are multiplied"
         say(f"bound: {bound!r}{later}")
         say(_drawing(recipe))
-    say(f"planned: ε = {price.epsilon:.6g} at δ = {budget.delta:g} ({price.method})")
+    say(f"planned: ε = {promised(price.epsilon)} at δ = {promised(budget.delta)} ({price.method})")
     why = "the budget, because a test decides what is answered" if how.adaptive else "what is planned"
-    say(f"to quote: ε = {quoted:.6g} ({why}); budget ε = {budget.epsilon:g}", style="bold")
+    say(f"to quote: ε = {promised(quoted)} ({why}); budget ε = {promised(budget.epsilon)}", style="bold")
     warn(said)
 
 

@@ -29,9 +29,9 @@ STAGES = ("control: non-private, all private masks", "stage: teacher", "stage: e
 class RunFolder:
     """Name the places of a run. Everything under `private/` is readable by its owner alone."""
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+    def __init__(self, root: str | os.PathLike[str], *, release: Path | None = None) -> None:
         self.root = Path(root)
-        self.release = self.root / "release"
+        self.release = release or self.root / "release"
         self.private = self.root / "private"
         self.book = self.private / "book.sqlite"
         self.exported_book = self.release / "book.jsonl"
@@ -66,10 +66,27 @@ class RunFolder:
         return self
 
     def existing(self) -> RunFolder:
-        """Check that a finished run is here."""
-        if not os.path.isfile(self.guarantee):
-            raise RecipeError(f"`run` must be a run folder with release/guarantee.json. Got {self.root} instead.")
-        return self
+        """Enter a finished run: by its folder, or by its release, which may lie anywhere under any name."""
+        found = self if self.release.is_dir() else self._entered()
+        if os.path.isfile(found.guarantee):
+            return found
+        if os.path.exists(found.book):
+            raise RecipeError(
+                "`run` must be finished. Got one that ended before its guarantee was written instead; "
+                "run the recipe again with --resume to go on."
+            )
+        raise RecipeError(
+            "`run` must be a run folder with release/guarantee.json, or a release that holds guarantee.json and book.jsonl. "
+            f"Got {self.root} instead."
+        )
+
+    def _entered(self) -> RunFolder:
+        """Take this folder for a release: under its own name the run is around it, under another there is nothing beside it."""
+        place = Path(os.path.abspath(self.root))
+        if place.name == "release":
+            return RunFolder(place.parent)
+        alone = RunFolder(self.root, release=self.root)
+        return alone if alone.exported_book.is_file() else self
 
     @property
     def holds_book(self) -> bool:

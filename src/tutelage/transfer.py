@@ -129,10 +129,11 @@ def transfer(
             quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
             say("scoring the controls", 1, 1)
         exposed = folder.read_controls() if benchmark else {}
+        _note(declared, ledger)
         document = guarantees.guarantee(
             ledger, adaptive=task.adaptive, units=len(np.unique(private.units)), sanitised_epsilon=sanitised,
             excepted=_EXCEPTED if exposed else (), recipe_sha256=purpose or None, tuned_on=tuned_on,
-            labels=task.counts(answers), data=data, declared=_noted(declared, ledger),
+            labels=task.counts(answers), data=data,
         )  # fmt: skip
         _conclude(folder, task, ledger, document, scores, exposed)
     return Outcome(model, folder, answers, document, scores)
@@ -207,13 +208,12 @@ def _other_than(published: Any, student: Students) -> Students:
     return make
 
 
-def _noted(declared: Sequence[str], ledger: Ledger) -> Sequence[str]:
+def _note(declared: Sequence[str], ledger: Ledger) -> None:
     """Write into the book, once, what counts as public on somebody's word: `verify` misses it where a guarantee leaves it out."""
-    known = [row.body.get("declared") for row in ledger.entries() if row.kind == "note"]
-    for said in declared:
+    known = guarantees.declared(ledger.entries())
+    for said in dict.fromkeys(declared):
         if said not in known:
             ledger.note(declared=said)
-    return declared
 
 
 def _release(folder: RunFolder, task: Task, model: Model, answers: Any) -> None:

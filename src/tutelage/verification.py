@@ -87,8 +87,8 @@ def verify(run: str | os.PathLike[str] | RunFolder) -> Verdict:
 
     Raise LedgerError if anything is off. Not checked, because the book does not hold it: `sanitised_epsilon`, `units`, scores.
     """
-    folder = run if isinstance(run, RunFolder) else RunFolder(run)
-    claim = _claim(folder.existing())
+    folder = (run if isinstance(run, RunFolder) else RunFolder(run)).existing()
+    claim = _claim(folder)
     rows = read_lines(folder.exported_book)
     check_chain(rows)
     if rows[-1].hash != claim["ledger_head"]:
@@ -168,12 +168,19 @@ def _check_words(claim: dict[str, Any], rows: list[Entry], folder: RunFolder) ->
     if claim.get("statement") != statement(claim["epsilon"], budget, bool(claim["excepted"])):
         raise LedgerError("`statement` must say what the figures say. Got another sentence instead.")
     _check_data(claim.get("data"), folder)
-    noted = [row.body["declared"] for row in rows if row.kind == "note" and "declared" in row.body]
-    said = claim.get("warnings")
-    if not isinstance(said, list) or not all(one in said for one in noted):
-        raise LedgerError("`warnings` must be a list with all that the book's notes declare. Got another instead.")
+    _check_warnings(claim.get("warnings"), rows)
     if (claim.get("recipe_sha256") or "") != told.get("purpose", ""):
         raise LedgerError("`recipe_sha256` must be the book's purpose. Got another instead.")
+
+
+def _check_warnings(said: Any, rows: list[Entry]) -> None:
+    """Refuse warnings without what the book's notes declare public. Both stand in the release: the message may quote them."""
+    if not isinstance(said, list):
+        raise LedgerError("`warnings` must be a list. Got another value instead.")
+    noted = [row.body["declared"] for row in rows if row.kind == "note" and "declared" in row.body]
+    missing = [one for one in noted if one not in said]
+    if missing:
+        raise LedgerError(f"`warnings` must hold all that the book's notes declare. Got a list without {missing[0]!r} instead.")
 
 
 def _check_data(data: Any, folder: RunFolder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from tests.walk.tiny import clouds, tiny_run
 
 import tutelage as tt
 from tutelage.privacy.errors import LedgerError
+from tutelage.privacy.ledger import read_lines
 from tutelage.verification import verify
 
 SAID = "Three people were declared public by whoever ran this."
@@ -25,10 +27,26 @@ def test_a_declaration_cannot_be_left_out(tmp_path: Path) -> None:
     assert again.guarantee["warnings"].count(SAID) == 1
     path = outcome.folder.guarantee
     told = json.loads(path.read_text(encoding="utf-8"))
-    for forged in ([], None, [SAID.replace("Three", "Two")], {SAID: True}):
+    why = f"`warnings` must hold all that the book's notes declare. Got a list without {SAID!r} instead."
+    for forged in ([], [SAID.replace("Three", "Two")]):
         path.write_text(json.dumps({**told, "warnings": forged}), encoding="utf-8")
-        with pytest.raises(LedgerError, match="`warnings` must be a list with all that the book's notes declare"):
+        with pytest.raises(LedgerError, match=re.escape(why)):
             verify(outcome.folder)
+    for forged in (None, {SAID: True}):
+        path.write_text(json.dumps({**told, "warnings": forged}), encoding="utf-8")
+        with pytest.raises(LedgerError, match="`warnings` must be a list"):
+            verify(outcome.folder)
+
+
+def test_what_any_life_of_a_run_declared_is_told(tmp_path: Path) -> None:
+    """A folder that was renamed is another sentence: whoever reads the guarantee sees both, and verify holds it to both."""
+    renamed = SAID.replace("people", "people of 'renamed'")
+    tiny_run(tmp_path / "run", declared=(SAID, SAID))
+    for said in ((renamed,), (renamed,), ()):
+        outcome = tiny_run(tmp_path / "run", declared=said, resume=True)
+        assert [one for one in outcome.guarantee["warnings"] if one in (SAID, renamed)] == [SAID, renamed]
+        assert verify(outcome.folder).rows > 1
+    assert [row.body["declared"] for row in read_lines(outcome.folder.exported_book) if row.kind == "note"] == [SAID, renamed]
 
 
 class Sharing:

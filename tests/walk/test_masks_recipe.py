@@ -336,6 +336,11 @@ def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_p
     assert "behind the door" not in page.report.read_text(encoding="utf-8")
     assert "behind the door" in page.inside_report.read_text(encoding="utf-8")
     assert "cut through the middle" in page.report.read_text(encoding="utf-8")
+    moved = folder.rename(tmp_path / "renamed")
+    again = run(parse(text), tmp_path / "run", data=moved, public_data=True, device="cpu", engine="sequential", resume=True)
+    for name in ("task", "renamed"):
+        assert sum(f"4 patients of '{name}' were declared public" in said for said in again.guarantee["warnings"]) == 1
+    assert verify(again.folder).against_private_book
 
 
 @pytest.fixture

@@ -251,6 +251,12 @@ def test_several_seeds_are_a_mean_and_a_spread() -> None:
     assert told["sd"]["student"] == pytest.approx(0.01)
 
 
+def test_the_epsilon_to_quote_is_rounded_up() -> None:
+    for epsilon, told in ((7.617058, "7.618"), (8.000000000000002, "8"), (float("inf"), "∞")):
+        result = pate.Result(row=ROWS[0], runs=tuple(finished(epsilon=epsilon)(seed) for seed in range(2)))
+        assert dict(zip(pate.HEADINGS, result.cells(), strict=True))["ε"] == told
+
+
 def test_a_row_below_its_bar_ends_the_command_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -121,6 +121,10 @@ def test_stages_go_through_the_door(name: str, epsilon: float, tmp_path: Path, m
         assert verdict.recomputed_epsilon == pytest.approx(told["epsilon"], rel=1e-2)
     assert found.numbers is not None
     assert found.numbers["honest"]["epsilon"] == [pytest.approx(epsilon, rel=1e-6)]
+    (told,) = (row for row in table.rows if row[0] == "ε true")
+    cells = dict(zip(("papers", "honest"), told[2:], strict=False))
+    assert cells["honest"] == f"**{epsilon:g}**"  # rounded up, but for the room that a budget has over it
+    assert float(cells["papers"].strip("*")) >= found.numbers["papers"]["epsilon"][0] * (1 - 2e-9)
     for baseline in ("DP-SGD", "noisy FedAvg"):
         assert found.numbers["honest"][f"{baseline}: ε"] == [pytest.approx(epsilon, rel=1e-4)]
         assert baseline not in found.numbers["papers"]

@@ -16,6 +16,7 @@ from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import Event
 from tutelage.privacy.ledger import Entry, Ledger, charges, read_lines
 from tutelage.report import stages, words
+from tutelage.rounding import percent, rounded_up
 from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG, RunFolder
 
 
@@ -92,12 +93,12 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
         name=name,
         inside=inside,
         g=g,
-        epsilon=_figure(g["epsilon"], 3),
-        delta=f"{g['delta']:g}",
-        mu=_figure(g["mu"], 3),
+        epsilon=rounded_up(g["epsilon"], 3),
+        delta=rounded_up(g["delta"], 6),
+        mu=rounded_up(g["mu"], 3),
         mu_means="μ (Gaussian DP)" if g["mu_is_exact"] else "μ of a Gaussian answer with this (ε, δ)",
-        tpr=f"{100 * g['implied_tpr_at_fpr_0.001']:.3g} %",
-        charged=_figure(g["data_independent_epsilon"], 4),
+        tpr=percent(g["implied_tpr_at_fpr_0.001"]),
+        charged=rounded_up(g["data_independent_epsilon"], 4),
         sanitised="not released" if g["sanitised_epsilon"] is None else _figure(g["sanitised_epsilon"], 4),
         student=scores.get("private student"),
         masks=masks,

@@ -21,6 +21,7 @@ from tutelage.recipes.recipe import Recipe
 from tutelage.recipes.run import is_benchmark, run
 from tutelage.report.page import report
 from tutelage.reproduction.rows import ROWS, Row
+from tutelage.rounding import rounded_up
 from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STRONG, RunFolder
 from tutelage.tasks.corrections import TRUE_POOL
 
@@ -103,7 +104,8 @@ class Result:
             published,
             *(_share(shown[name]) for name in _ACCURACIES),
             "" if told is None else f"{told.epsilon:g}",
-            *(_number(shown[name]) for name in ("epsilon", "sanitised", "raw")),
+            _quoted(shown["epsilon"]),
+            *(_number(shown[name]) for name in ("sanitised", "raw")),
             self._answered(shown) if self.runs else "",
             self.verdict,
         ]
@@ -277,6 +279,11 @@ def _share(values: list[float]) -> str:
         return ""
     sd = _sd(values)
     return f"{_mean(values):.2%}" if sd is None else f"{100 * _mean(values):.2f} ± {100 * sd:.2f} %"
+
+
+def _quoted(epsilons: list[float]) -> str:
+    """Write the ε to quote: rounded up where all runs have the same."""
+    return rounded_up(epsilons[0], 4) if len(set(epsilons)) == 1 else _number(epsilons)
 
 
 def _number(values: list[float]) -> str:

@@ -29,6 +29,7 @@ from tutelage.reproduction.direct import BASELINES
 from tutelage.reproduction.findings import Finding, Table
 from tutelage.reproduction.pools import Bench
 from tutelage.reproduction.studies import Column, Study
+from tutelage.rounding import rounded_up
 from tutelage.runs import CONTROLS, STAGES, RunFolder
 from tutelage.students.latent import Latent, LatentStudent
 from tutelage.students.masks import MaskStudent
@@ -77,15 +78,16 @@ TUNED = (
 FREQUENCIES = 3000  # of masks that are let out as they are; benchmarks/chosen.py
 HELD = 2**29  # numbers of a matrix that a latent student measures with: 2 GiB
 TOGETHER = 500  # networks of regions in one stack: some 30 GB
+ROOM = 1 + 1e-9  # a budget's, over the ε that its noise was solved for; no part of what a table tells
 PRICED = "«ε true» is priced exactly for all N answers, replace-one, from each run's own book."
 WINS = "Where a control or a baseline wins: {}."
-FACTS = (
-    ("ε true", "epsilon", "**{:.4g}**"),
-    ("δ", "delta", "{:g}"),
-    ("σ on the mean", "sigma", "{:.3g}"),
-    ("K", "teachers", "{:,}"),
-    ("N", "queries", "{:,}"),
-    ("unit of ε", "unit", "{}"),
+FACTS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
+    ("ε true", "epsilon", lambda epsilon: f"**{rounded_up(epsilon / ROOM, 4)}**"),
+    ("δ", "delta", lambda delta: rounded_up(delta, 6)),
+    ("σ on the mean", "sigma", "{:.3g}".format),
+    ("K", "teachers", "{:,}".format),
+    ("N", "queries", "{:,}".format),
+    ("unit of ε", "unit", str),
 )
 
 
@@ -112,8 +114,8 @@ def _made(bench: Bench, study: Study, *, shown: bool) -> Finding:
         cells = (_beside(column, found, name, shown=shown) for column, found in zip(study.columns, columns, strict=True))
         rows.append((name, study.published.get(name, ""), *cells))
     rows.append(("ε claimed", study.published["ε claimed"], *("—" for _ in columns)))
-    for name, key, form in FACTS:
-        rows.append((name, study.published.get(name, ""), *(form.format(found[key][0]) for found in columns)))
+    for name, key, write in FACTS:
+        rows.append((name, study.published.get(name, ""), *(write(found[key][0]) for found in columns)))
     first, _ = _folder(bench, study, study.columns[0], 0)
     pictures = _strip(first, bench, study, shown=shown)
     beaten = _beaten(study, columns)
@@ -171,7 +173,7 @@ def _direct(bench: Bench, study: Study, column: Column, seed: int) -> dict[str, 
         study.direct,
         study.private,
         study.test,
-        Budget(column.epsilon * (1 + 1e-9), column.delta, Unit(study.private.unit)),
+        Budget(column.epsilon * ROOM, column.delta, Unit(study.private.unit)),
         kept=bench.out / study.name / "baselines" / f"{column.epsilon:g}-{column.delta:g}-seed-{seed}.json",
         purpose=_digest(study.direct, column.epsilon, column.delta, seed, study.private, study.test, study.form),
         device=bench.device,
@@ -200,7 +202,7 @@ def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) 
             teachers=_teachers(bench, study, column, seed),
             student=_student(bench, study, column, seed),
             codec=codec,
-            budget=Budget(epsilon * (1 + 1e-9), column.delta, unit),
+            budget=Budget(epsilon * ROOM, column.delta, unit),
             shards=column.teachers,
             queries=column.queries,
             out=folder.root,
