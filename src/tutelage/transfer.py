@@ -12,6 +12,7 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage import beforehand
 from tutelage import guarantee as guarantees
 from tutelage.asking import Interview, Model, Progress, Questions
 from tutelage.codecs.corrections import Corrections
@@ -22,7 +23,7 @@ from tutelage.privacy.curator import Codec, Curator, Sighted
 from tutelage.privacy.errors import DataError, Error, RecipeError
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed, quietly
-from tutelage.privacy.units import Adjacency, Shards
+from tutelage.privacy.units import Shards
 from tutelage.runs import RunFolder
 from tutelage.tasks.corrections import Following
 from tutelage.tasks.labels import Labelling
@@ -105,12 +106,19 @@ def transfer(
     public images may be shown.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
-    _check_fit(private, public, budget, queries, codec)
-    _check_test(public, test)
+    beforehand.check_kinds(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget)
+    beforehand.check_fit(private, public, budget, queries, codec)
+    beforehand.check_codec(codec, private)
     how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written
     selection = how.selecting(budget, queries, mechanism)
     task = _task(private, public, queries, codec, how, questions, shards, truth, say)
+    beforehand.check_records(private, public, test)
+    learner, judged = beforehand.made(student, public), test is not None and test.targets is not None
+    beforehand.check_classes(codec, private, public, test, teachers=teachers, learner=learner, shares=how.vectors)
+    other = _other_than(learner, student)
+    if judged:
+        other()  # the same one twice is refused before anything is paid for
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)
     with folder.locked(), Ledger(folder.book, budget, purpose=purpose) as ledger:
         fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
@@ -118,10 +126,6 @@ def transfer(
         curator = Curator(teachers, codec, mechanism, ledger, screen=screen, selection=selection, private=folder.private)
         answers = task.ask(curator, student, folder, say)
         sanitised = task.account(curator, folder)
-        learner = student()
-        other, judged = _other_than(learner, student), test is not None and test.targets is not None
-        if judged:
-            other()  # the same one twice is refused before anything is written
         model = telling(learner.fit, say, "training the student")(public.unlabelled(), task.lesson(answers))
         _release(folder, task, model, answers)
         scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
@@ -159,41 +163,20 @@ def _task(
     if how.selection is not None and private.targets.ndim == 1:
         raise RecipeError("`selection` must stay open where targets are labels: shares of votes are few. Got it instead.")
     if isinstance(codec, Corrections):
-        _check_labels(private, public, codec.classes)  # now: later a wrong one could stop a release that is paid for
+        _check_labels(private, codec.classes)  # now: later a wrong one could stop a release that is paid for
         return Following(public, queries, how, codec)
     if private.targets.ndim > 1:
         return Masking(public, queries, how, questions, codec, shards, truth=truth, say=say)
     return Labelling(Interview(public, queries, codec.bound.dimension, how, questions, say))
 
 
-def _check_fit(private: Private, public: Public, budget: Budget, queries: int, codec: Any) -> None:
-    """Refuse data that the budget does not speak about, and more questions than there are records."""
-    rounds = isinstance(codec, Corrections)  # no records are asked about: there may be as many as one likes
-    if not (isinstance(queries, int) and queries >= 1 and (rounds or queries <= len(public))):
-        raise RecipeError(f"`queries` must be between 1 and the public pool's {len(public)} records. Got {queries!r} instead.")
-    if budget.adjacency != Adjacency.REPLACE_ONE:  # a unit that leaves a shard turns its teacher into anything
-        raise RecipeError(f"`adjacency` must be 'replace-one': teachers are trained here. Got {str(budget.adjacency)!r} instead.")
-    if private.unit != budget.unit.name:  # shards that keep records apart may still divide a patient
-        raise RecipeError(f"`unit` of the budget must be the data's, {private.unit!r}. Got {budget.unit.name!r} instead.")
-
-
-def _check_labels(private: Private, public: Public, classes: int) -> None:
-    """Refuse private labels that no class has, and records that are not the pool's kind."""
+def _check_labels(private: Private, classes: int) -> None:
+    """Refuse private labels that no class has."""
     labels = private.targets
     if labels.ndim != 1 or labels.dtype.kind not in "iu":
         raise DataError(f"`targets` must be whole numbers (records,). Got {labels.dtype} of shape {labels.shape} instead.")
     if not ((labels >= 0) & (labels < classes)).all():
         raise DataError(f"`targets` must be whole numbers from 0 to {classes - 1}. Got others instead (withheld).")
-    if private.inputs.shape[1:] != public.inputs.shape[1:]:
-        raise DataError(
-            f"`private` must have records of the pool's shape {public.inputs.shape[1:]}. Got {private.inputs.shape[1:]} instead."
-        )
-
-
-def _check_test(public: Public, test: Public | None) -> None:
-    """Refuse test images of another size than the pool's before anything is paid for: controls compare pixel by pixel."""
-    if test is not None and test.inputs.shape[1:] != public.inputs.shape[1:]:
-        raise RecipeError(f"`test` must have records of the pool's shape {public.inputs.shape[1:]}. Got {test.inputs.shape[1:]}.")
 
 
 def _other_than(published: Any, student: Students) -> Students:

@@ -8,7 +8,7 @@ import pytest
 
 from tutelage.data import dataset
 from tutelage.data.dataset import Private, Public
-from tutelage.privacy.errors import DataError
+from tutelage.privacy.errors import DataError, RecipeError
 
 
 @pytest.mark.parametrize(
@@ -99,3 +99,61 @@ def test_ids_of_two_kinds_or_of_another_shape_are_refused() -> None:
         Private.of(np.zeros((2, 2)), np.zeros(2), units=np.array([7, "7"], dtype=object))
     with pytest.raises(DataError, match=r"one id per record\. Got shape \(2, 1\)"):
         Private.of(np.zeros((2, 2)), np.zeros(2), units=[[1], [2]])
+
+
+def test_a_unit_that_no_budget_knows_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"`unit` must be 'record', 'patient' or 'institution'\. Got 'pacient'"):
+        Private.of(np.zeros((3, 2)), np.zeros(3), unit="pacient")
+
+
+@pytest.mark.parametrize("kind", [Private, Public])
+@pytest.mark.parametrize(
+    ("images", "masks"),
+    [
+        ((4, 1, 16, 16), (4, 15, 16)),
+        ((4, 16, 16), (4, 15, 16)),
+        ((4, 16, 16, 3), (4, 16, 15)),
+        ((4, 1, 8, 8, 8), (4, 8, 8, 7)),
+        ((4, 1, 16, 16), (4, 1, 15, 16)),
+    ],
+)
+def test_masks_of_another_size_than_their_images_are_refused(kind, images, masks) -> None:
+    with pytest.raises(DataError, match="`targets` must be masks of their images' size") as caught:
+        kind.of(np.zeros(images), np.zeros(masks))
+    assert str(masks[1:]) in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [Private, Public])
+@pytest.mark.parametrize(
+    ("images", "targets"),
+    [
+        ((4, 1, 16, 16), (4, 16, 16)),
+        ((4, 16, 16), (4, 16, 16)),
+        ((4, 16, 16, 3), (4, 16, 16)),
+        ((4, 2, 8, 8, 8), (4, 8, 8, 8)),
+        ((4, 1, 16, 16), (4, 5, 16, 16)),  # a mask per class
+        ((4, 1, 16, 16), (4,)),
+        ((4, 1, 16, 16), (4, 10)),  # shares of classes
+        ((4, 1), (4, 16, 16)),  # masks alone, for a codec
+    ],
+)
+def test_targets_that_may_be_meant_are_kept(kind, images, targets) -> None:
+    assert kind.of(np.zeros(images), np.zeros(targets)).targets.shape == targets
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("at_a_time", [1 << 24, 100])
+def test_images_with_holes_are_refused_and_counted_where_they_are_public(odd, at_a_time, monkeypatch) -> None:
+    monkeypatch.setattr(dataset, "_BYTES", at_a_time)
+    images = np.zeros((7, 1, 4, 4), np.float32)
+    images[2, 0, 1, 1] = images[6, 0, 0, 0] = images[6, 0, 3, 3] = odd
+    with pytest.raises(DataError, match=r"`inputs` must be finite numbers where records are images\. Got 2 with others"):
+        Public.of(images)
+    with pytest.raises(DataError) as caught:
+        Private.of(images, np.zeros(7))
+    assert not set("27") & set(str(caught.value))
+
+
+def test_tables_may_have_gaps() -> None:
+    rows = np.asarray([[1.0, np.nan], [2.0, 3.0]])
+    assert len(Public.of(rows)) == len(Private.of(rows, np.zeros(2))) == 2

@@ -11,7 +11,7 @@ import numpy as np
 
 from tutelage.data.mapped import forget
 from tutelage.privacy.errors import DataError, Unsealed
-from tutelage.privacy.units import Shards
+from tutelage.privacy.units import Shards, Unit
 
 UnitName = Literal["record", "patient", "institution"]
 _BYTES = 1 << 24  # hashed at a time
@@ -38,12 +38,16 @@ class Private:
                 "`inputs`, `targets` and `units` must have one entry per record. "
                 f"Got {len(self.inputs)}, {len(self.targets)} and {len(self.units)} instead."
             )
+        Unit(self.unit)  # refuses what a budget could not be about
         _check_ids(np.asarray(self.units))
 
     @classmethod
     def of(cls, inputs: Any, targets: Any, *, units: Any = None, unit: UnitName = "record", source: str = "memory") -> Private:
         """Wrap arrays; without `units` every record is its own unit."""
         inputs, targets = np.asarray(inputs), np.asarray(targets)
+        _check_masks(inputs, targets)
+        if _holed(inputs).any():
+            raise DataError("`inputs` must be finite numbers where records are images. Got others instead (withheld).")
         return cls(inputs, targets, np.arange(len(inputs)) if units is None else _ids(units), unit, source)
 
     def split(self, shards: int, *, seed: int = 0) -> Shards:
@@ -87,7 +91,12 @@ class Public:
     @classmethod
     def of(cls, inputs: Any, targets: Any = None, *, source: str = "memory") -> Public:
         """Wrap arrays."""
-        return cls(np.asarray(inputs), None if targets is None else np.asarray(targets), source)
+        inputs, targets = np.asarray(inputs), None if targets is None else np.asarray(targets)
+        if targets is not None:
+            _check_masks(inputs, targets)
+        if holed := int(_holed(inputs).sum()):
+            raise DataError(f"`inputs` must be finite numbers where records are images. Got {holed} with others instead.")
+        return cls(inputs, targets, source)
 
     def unlabelled(self) -> Public:
         """Drop the targets: what a student is given."""
@@ -101,6 +110,32 @@ class Public:
 
     def __repr__(self) -> str:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"
+
+
+def _check_masks(inputs: np.ndarray, targets: np.ndarray) -> None:
+    """Refuse masks (records, *space) of another size than their images, whose channels come first, last or not at all.
+
+    Targets of one number or one row per record are no masks, nor are images told from tables that stand in for them.
+    """
+    if targets.ndim < 3 or inputs.ndim not in (targets.ndim, targets.ndim + 1):
+        return
+    space, image = targets.shape[1:], inputs.shape[1:]
+    several = targets.ndim == inputs.ndim > 3 and space[1:] == image[1:]  # masks, or images, with channels of their own
+    if space not in (image, image[1:], image[:-1]) and not several:
+        raise DataError(f"`targets` must be masks of their images' size, of shape {image}. Got masks of shape {space} instead.")
+
+
+def _holed(inputs: np.ndarray) -> np.ndarray:
+    """Mark the images (records,) that hold what is no finite number; tables may have gaps, which trees can read."""
+    holed = np.zeros(len(inputs) if inputs.ndim > 2 else 0, dtype=bool)
+    if inputs.dtype.kind != "f":
+        return holed[:0]
+    step = max(1, _BYTES * len(holed) // max(1, inputs.nbytes))
+    for start in range(0, len(holed), step):
+        part = inputs[start : start + step]
+        holed[start : start + step] = ~np.isfinite(part).reshape(len(part), -1).all(axis=1)
+        forget(inputs)
+    return holed
 
 
 def _ids(units: Any) -> np.ndarray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, final
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from tutelage.data.dataset import Public
 from tutelage.data.mapped import forget
 from tutelage.metrics import best_threshold
+from tutelage.nets.answering import answer
 from tutelage.nets.inputs import arranged, as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, describe, restore
 from tutelage.nets.storage import read_tensors, write_tensors
@@ -112,11 +113,23 @@ class MaskModel:
         return f"MaskModel({describe(self.factory)})"
 
 
+def check_sight(factory: Factory, inputs: Any, through: Iterable[tuple[int, ...] | None]) -> None:
+    """Refuse a network that has no share for each pixel of such images, or of what it sees of them through these windows."""
+    channels, *space = arranged(np.asarray(inputs[:1])).shape[1:]
+    for window in through:
+        seen = looked_at(window, tuple(space))
+        if answer(factory, (channels, *seen)) != (1, *seen):
+            name, size = ("network", describe(factory)) if window is None else ("window", repr(window))
+            raise RecipeError(
+                f"`{name}` must let the network answer one number per pixel of {channels} channels of {seen}. Got {size} instead."
+            )
+
+
 def looked_at(window: tuple[int, ...] | None, space: tuple[int, ...]) -> tuple[int, ...]:
     """Give the size of what a network sees in one go: all of a space, or no more of it than a window."""
     if window is None:
         return space
-    if len(window) != len(space):
+    if not isinstance(window, (tuple, list)) or len(window) != len(space):
         raise RecipeError(f"`window` must have {len(space)} sizes, one per side. Got {window!r} instead.")
     return tuple(min(have, want) for have, want in zip(space, window, strict=True))
 

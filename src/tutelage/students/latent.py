@@ -20,7 +20,7 @@ from torch.func import functional_call
 
 from tutelage.answers import Answers
 from tutelage.data.dataset import Public
-from tutelage.nets.inputs import as_float, as_inputs, pick_device
+from tutelage.nets.inputs import arranged, as_float, as_inputs, pick_device
 from tutelage.nets.masks import MaskModel
 from tutelage.nets.networks import Factory
 from tutelage.nets.training import State, Training
@@ -28,7 +28,7 @@ from tutelage.nets.unet import UNet, Which, free_parameters
 from tutelage.nets.warps import VOLUMES
 from tutelage.privacy.errors import RecipeError
 from tutelage.students.shapes import freedoms, mean_shape
-from tutelage.students.stack import Look, Progress, lessons, settled, starting, train_anew, train_masks
+from tutelage.students.stack import Look, Progress, check_pool, lessons, settled, starting, train_anew, train_masks
 
 Freedom = Literal["auto", "head", "norms", "last", "all"]
 PER_SIGNAL = 30
@@ -93,6 +93,11 @@ class LatentStudent:
             with torch.random.fork_rng(devices=[]):
                 free_parameters(network(), "head")
 
+    def check(self, public: Public) -> None:
+        """Refuse a pool that it could not learn from, all of an image at once, or look at through its window."""
+        through = (None,) if self.window is None else (None, self.window)
+        check_pool(public, self._factory(public), through, self.threshold)
+
     def fit(self, public: Public, answers: Answers, *, progress: Progress | None = None) -> MaskModel:
         """Learn from one set of answers. Exact masks, which have no codes, are simply learned."""
         return self.fit_all(public, [answers], progress=progress)[0]
@@ -100,7 +105,7 @@ class LatentStudent:
     def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
         """Learn from several releases about the same questions, a student each."""
         how, place = self.settings, pick_device(self.device)
-        factory = self.network or UNet(shape=tuple(as_inputs(public.inputs[:1]).shape[1:]))
+        factory = self._factory(public)
         if not all(answers.noisy for answers in sets):
             look, shapes = self._look(factory, public.inputs, sets[0].chosen), [answers.mean for answers in sets]
             given: dict[str, Any] = {"look": look, "training": how.begin, "seed": self.seed}
@@ -127,6 +132,9 @@ class LatentStudent:
         states = train_masks(factory, pool, own, training=how.again, seed=self.seed + 1, start=moved, progress=tick)
         last = [self._model(factory, state, began=one) for state, one in zip(states, models, strict=True)]
         return settled(last, self.threshold)
+
+    def _factory(self, public: Public) -> Factory:
+        return self.network or UNet(shape=tuple(arranged(public.inputs[:1]).shape[1:]))
 
     def _begun(
         self, factory: Factory, pool: Tensor, shapes: list[npt.NDArray[Any]], lengths: list[int], parts: Parts, look: Look

@@ -9,13 +9,13 @@ import torch
 
 from tutelage.answers import Answers
 from tutelage.data.dataset import Public
-from tutelage.nets.inputs import pick_device
-from tutelage.nets.masks import MaskModel
+from tutelage.nets.inputs import arranged, pick_device
+from tutelage.nets.masks import MaskModel, looked_at
 from tutelage.nets.networks import Factory
 from tutelage.nets.training import Training
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import VOLUMES
-from tutelage.students.stack import Look, Progress, lessons, settled, starting, train_anew
+from tutelage.students.stack import Look, Progress, check_pool, lessons, settled, starting, train_anew
 
 TRAINING = Training(steps=600, batch=4, augmentation=VOLUMES)
 
@@ -41,6 +41,12 @@ class MaskStudent:
     ) -> None:
         self.network, self.training, self.threshold, self.window = network, training, threshold, window
         self.device, self.seed = device, seed
+
+    def check(self, public: Public) -> None:
+        """Refuse a pool that it could not learn from or look at: its answers are still to be paid for."""
+        channels, *space = arranged(public.inputs[:1]).shape[1:]
+        factory = self.network or UNet(shape=(channels, *looked_at(self.window, tuple(space))))
+        check_pool(public, factory, (self.window,), self.threshold)
 
     def fit(self, public: Public, answers: Answers, *, progress: Progress | None = None) -> MaskModel:
         """Learn from one set of answers."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -14,11 +14,12 @@ from torch import Tensor
 
 from tutelage.answers import Answers
 from tutelage.data.dataset import Public
-from tutelage.nets.masks import MaskModel, windows
+from tutelage.nets.masks import MaskModel, check_sight, windows
 from tutelage.nets.networks import Factory
 from tutelage.nets.pieces import Pieces, Source, images_of
 from tutelage.nets.recorded import train_recorded
 from tutelage.nets.training import State, Training, train_one
+from tutelage.privacy.errors import RecipeError
 from tutelage.students.shapes import HALF
 
 Progress = Callable[[int, int], None]
@@ -147,6 +148,16 @@ class Look:
         model, places = self.model(state), self.places[:LOOKED_AT]
         found = [bool((model.probabilities(self.inputs[place : place + 1]) > HALF).any()) for place in places]
         return 2 * sum(found) >= len(found)
+
+
+def check_pool(public: Public, factory: Factory, through: Iterable[tuple[int, ...] | None], threshold: float | Public) -> None:
+    """Refuse a pool that a student could not learn from or look at, and a threshold that is none."""
+    check_sight(factory, public.inputs, through)
+    if isinstance(threshold, Public):
+        if threshold.targets is None:
+            raise RecipeError("`threshold` must be a number, or public data with masks. Got data without masks instead.")
+    elif not (isinstance(threshold, (int, float)) and 0 < threshold < 1):
+        raise RecipeError(f"`threshold` must lie in (0, 1), or be public data with masks. Got {threshold!r} instead.")
 
 
 def starting(threshold: float | Public) -> float:

@@ -118,7 +118,7 @@ class Following:
         say: Progress = silent,
     ) -> None:
         """Score what only the owner of the data may know (names: runs.CORRECTED in order, runs.INHERITED)."""
-        everything, learner = Public.of(private.inputs, source="private, for the control alone"), student()
+        everything, learner = Public(private.inputs, source="private, for the control alone"), student()
         models = trained(learner.fit_all, say)(everything, private.targets, clips=(None, self.codec.clip))
         Sealed(np.asarray([_accuracy(model, test) for model in models])).store(folder.corrected)
         if hasattr(learner, "taught"):  # it has an heir

@@ -78,7 +78,7 @@ class Labelling:
         say: Progress = silent,
     ) -> None:
         """Score what only the owner of the data may know, and leave it under `private/` (names: runs.CONTROLS, in order)."""
-        everything = Public.of(private.inputs, source="private, for the control alone")
+        everything = Public(private.inputs, source="private, for the control alone")
         unprotected = _accuracy(trained(student().fit, say)(everything, private.targets), test)
 
         def figures(votes: Array) -> Array:

@@ -44,7 +44,8 @@ class Classifier(Networked):
     ) -> None:
         if not (isinstance(classes, int) and classes >= 2):
             raise RecipeError(f"`classes` must be a whole number ≥ 2. Got {classes!r} instead.")
-        self.classes = classes
+        # A network of one's own knows better, or nobody does: the number here may be the one that was not given.
+        self.classes = classes if network is None else getattr(network, "classes", None)
         given: dict[str, Any] = {"device": device, "chunk": chunk, "seed": seed, "checkpoint": checkpoint}
         super().__init__(network, training=training, engine=engine, **given)
 

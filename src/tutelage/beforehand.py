@@ -1,0 +1,129 @@
+"""What a transfer refuses before anything is written: mistakes that can be told from public facts must not cost any budget.
+
+Public are kinds, shapes, numbers of classes, and whatever stands in public data.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy.typing as npt
+
+from tutelage.codecs.corrections import Corrections
+from tutelage.codecs.votes import Votes
+from tutelage.data.dataset import Private, Public
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.ledger import Budget
+from tutelage.privacy.units import Adjacency
+
+
+def check_kinds(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any) -> None:
+    """Refuse what is not of its kind: two that were exchanged, an object where what makes it is asked for, nothing."""
+    for name, value, kind in (("private", private, Private), ("public", public, Public), ("budget", budget, Budget)):
+        if not isinstance(value, kind):
+            raise RecipeError(f"`{name}` must be {kind.__name__}. Got {_named(value)} instead.")
+    if not (test is None or isinstance(test, Public)):
+        raise RecipeError(f"`test` must be Public, or None. Got {_named(test)} instead.")
+    if isinstance(teachers, type) or not (hasattr(teachers, "fit") and hasattr(teachers, "vote")):
+        raise RecipeError(f"`teachers` must have a `fit` and a `vote`. Got {_named(teachers)} instead.")
+    if isinstance(codec, type) or not hasattr(codec, "bound"):
+        raise RecipeError(f"`codec` must be a codec, with a `bound`. Got {_named(codec)} instead.")
+    if not callable(student):
+        raise RecipeError(f"`student` must make a new student at every call, as a lambda does. Got {_named(student)} instead.")
+
+
+def check_fit(private: Private, public: Public, budget: Budget, queries: int, codec: Any) -> None:
+    """Refuse data that the budget does not speak about, and more questions than there are records."""
+    rounds = isinstance(codec, Corrections)  # no records are asked about: there may be as many as one likes
+    if not (isinstance(queries, int) and queries >= 1 and (rounds or queries <= len(public))):
+        raise RecipeError(f"`queries` must be between 1 and the public pool's {len(public)} records. Got {queries!r} instead.")
+    if budget.adjacency != Adjacency.REPLACE_ONE:  # a unit that leaves a shard turns its teacher into anything
+        raise RecipeError(f"`adjacency` must be 'replace-one': teachers are trained here. Got {str(budget.adjacency)!r} instead.")
+    if private.unit != budget.unit.name:  # shards that keep records apart may still divide a patient
+        raise RecipeError(f"`unit` of the budget must be the data's, {private.unit!r}. Got {budget.unit.name!r} instead.")
+
+
+def check_records(private: Private, public: Public, test: Public | None) -> None:
+    """Refuse records and targets of several shapes: teachers look at the pool's, controls compare pixel by pixel."""
+    wanted, target = public.inputs.shape[1:], private.targets.shape[1:]
+    for name, data in (("private", private), ("test", test)):
+        if data is not None and data.inputs.shape[1:] != wanted:
+            raise RecipeError(f"`{name}` must have records of the pool's shape {wanted}. Got {data.inputs.shape[1:]} instead.")
+    for name, known in (("public", public), ("test", test)):
+        if known is not None and known.targets is not None and known.targets.shape[1:] != target:
+            got = known.targets.shape[1:]
+            raise RecipeError(f"`{name}` must have targets of the private ones' shape {target}. Got {got} instead.")
+
+
+def check_codec(codec: Any, private: Private) -> None:
+    """Refuse votes for classes where targets are masks, a codec for masks where they are labels, and masks of another size."""
+    space, target = _space(codec), private.targets.shape[1:]
+    if target and isinstance(codec, Votes):
+        raise RecipeError("`codec` must be one for masks where targets are masks. Got Votes instead.")
+    if space is not None and not target:
+        raise RecipeError(f"`codec` must be one for labels where targets are labels: Votes. Got {_named(codec)} instead.")
+    if space is not None and space != target:
+        raise RecipeError(f"`codec` must be one for masks of shape {target}. Got one for {space} instead.")
+
+
+def made(student: Any, public: Public) -> Any:
+    """Make the student that will be published, and let it refuse a pool that it could not learn from."""
+    learner = student()
+    if not hasattr(learner, "fit"):
+        raise RecipeError(f"`student` must make students, which have a `fit`. Got one that makes {_named(learner)} instead.")
+    if hasattr(learner, "check"):
+        learner.check(public.unlabelled())
+    return learner
+
+
+def check_classes(
+    codec: Any, private: Private, public: Public, test: Public | None, *, teachers: Any, learner: Any, shares: bool
+) -> None:
+    """Refuse labels that the codec has no class for, and a student that has no class for what may be answered.
+
+    Who may vote for a class or learn it is read from teachers and student; of private labels nothing is told.
+    """
+    if not isinstance(codec, Votes):
+        return
+    number, voted, learned = codec.classes, _classes(teachers), _classes(learner)
+    if voted is not None and voted > number:
+        raise RecipeError(f"`codec` must have a class for each of the teachers' {voted}. Got {number} instead.")
+    if learned is not None and (learned != number if shares else learned < number):
+        raise RecipeError(f"`student` must have as many classes as the codec, {number}. Got {learned} instead.")
+    for name, data in (("public", public), ("test", test)):
+        if data is not None and data.targets is not None and not _fit(data.targets, number, unknown=True):
+            raise RecipeError(f"`codec` must have a class for every label of `{name}`. Got {number} classes instead.")
+    if not _fit(private.targets, number):
+        raise DataError(f"`targets` must be whole numbers from 0 to {number - 1}, as the codec has classes. Got others instead.")
+
+
+def _fit(labels: npt.NDArray[Any], classes: int, *, unknown: bool = False) -> bool:
+    """Tell whether all are numbers of classes; in public data a number below 0 may stand for a label that is not known."""
+    if labels.dtype.kind not in "biuf":
+        return False
+    return bool(((labels < classes) & ((labels >= 0) | unknown) & (labels % 1 == 0)).all())
+
+
+def _classes(of: Any) -> int | None:
+    """Give the number of classes that teachers or a student were made for, where they or their network say it."""
+    for holder in (of, getattr(of, "network", None)):
+        number = getattr(holder, "classes", None)
+        if isinstance(number, int):
+            return number
+    return None
+
+
+def _space(codec: Any) -> tuple[int, ...] | None:
+    """Give the shape of the masks that a codec, or one inside it, is made for; none where it is made for labels."""
+    shape = getattr(codec, "shape", None)
+    if isinstance(shape, tuple):
+        return shape
+    inside = (_space(inner) for name in ("filter", "codec") if (inner := getattr(codec, name, None)) is not None)
+    return next((found for found in inside if found is not None), None)
+
+
+def _named(value: Any) -> str:
+    """Name what was given, and show none of it: it may be private."""
+    if value is None:
+        return "None"
+    return f"the class {value.__name__}" if isinstance(value, type) else f"an object of {type(value).__name__}"

@@ -1,0 +1,249 @@
+"""What is refused before anything is written: mistakes that public facts tell."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.students.blobs import CODEC, NETWORK, QUICK, blobs
+from tests.walk.tiny import CLASSES, MeanTeachers, clouds, tiny_run
+from tests.walk.tiny_masks import POOL, Painters, mask_run
+
+import tutelage as tt
+from tutelage.codecs.corrections import Corrections
+from tutelage.codecs.dct import DCT
+from tutelage.codecs.flips import Flips
+from tutelage.codecs.regionvotes import RegionVotes
+from tutelage.codecs.rescaled import Rescaled
+from tutelage.nets.networks import ConvNet
+from tutelage.nets.unet import UNet
+from tutelage.planning import Aggregation
+from tutelage.students.consistency import ConsistencyStudent
+from tutelage.students.latent import Latent, LatentStudent
+from tutelage.students.masks import MaskStudent
+from tutelage.teachers.classifier import Classifier
+from tutelage.transfer import transfer
+
+
+def untouched(tmp_path: Path) -> bool:
+    return not list(tmp_path.iterdir())
+
+
+# ── students of masks ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", [MaskStudent, LatentStudent])
+@pytest.mark.parametrize(
+    ("choices", "rule"),
+    [
+        ({"window": (4, 4, 4)}, r"`window` must have 2 sizes, one per side\. Got \(4, 4, 4\)"),
+        ({"window": 4}, r"`window` must have 2 sizes, one per side\. Got 4"),
+        ({"window": (1, 1)}, r"`window` must let the network answer .* 1 channels of \(1, 1\)\. Got \(1, 1\)"),
+        ({"network": UNet(shape=(3, 16, 16), widths=(8, 16))}, r"`network` must let the network answer .* of \(16, 16\)\. Got"),
+        ({"network": UNet(shape=(1, 16, 16), widths=(8,), outputs=2)}, "`network` must let the network answer one number"),
+        ({"threshold": 1.5}, r"`threshold` must lie in \(0, 1\), or be public data with masks\. Got 1\.5"),
+        ({"threshold": tt.Public.of(blobs(3, 5)[0])}, "`threshold` must be a number, or public data with masks"),
+    ],
+)
+def test_a_student_that_could_not_learn_or_look_costs_nothing(
+    kind: Any, choices: dict[str, Any], rule: str, tmp_path: Path
+) -> None:
+    how = {"training": QUICK} if kind is MaskStudent else {"settings": Latent(begin=QUICK, steps=1, again=None)}
+    with pytest.raises(tt.RecipeError, match=rule):
+        mask_run(tmp_path / "run", student=lambda: kind(**{"network": NETWORK, "device": "cpu", **how, **choices}))
+    assert untouched(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [MaskStudent, LatentStudent])
+@pytest.mark.parametrize("network", [NETWORK, None])
+@pytest.mark.parametrize("window", [None, (8, 8), (32, 8)])
+def test_a_student_that_can_is_let_pass(kind: Any, network: Any, window: Any) -> None:
+    kind(network, window=window, device="cpu").check(tt.Public.of(blobs(2, 0)[0]))
+
+
+def test_who_learns_from_whole_images_needs_a_network_for_them() -> None:
+    """A window does not help a student that learns from codes: those are of whole masks."""
+
+    def narrow() -> Any:
+        from torch import nn
+
+        class Small(nn.Module):
+            def forward(self, x: Any) -> Any:
+                if x.shape[-1] > 8:
+                    raise MemoryError
+                return x
+
+        return Small()
+
+    public = tt.Public.of(blobs(2, 0)[0])
+    MaskStudent(narrow, window=(8, 8), device="cpu").check(public)
+    with pytest.raises(tt.RecipeError, match="`network` must let the network answer"):
+        LatentStudent(narrow, settings=Latent(free="all"), window=(8, 8), device="cpu").check(public)
+
+
+# ── shapes ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("which", ["private", "test"])
+def test_records_of_another_shape_than_the_pool_s_cost_nothing(which: str, tmp_path: Path) -> None:
+    parts = {"private": blobs(30, 0), "public": blobs(POOL, 1), "test": blobs(9, 2)}
+    inputs, targets = parts[which]
+    parts[which] = np.repeat(inputs, 3, axis=1), targets
+    rule = rf"`{which}` must have records of the pool's shape \(1, 16, 16\)\. Got \(3, 16, 16\)"
+    with pytest.raises(tt.RecipeError, match=rule):
+        masks_transfer(tmp_path, parts)
+    assert untouched(tmp_path)
+
+
+@pytest.mark.parametrize("which", ["public", "test"])
+def test_targets_of_another_shape_than_the_private_ones_cost_nothing(which: str, tmp_path: Path) -> None:
+    parts = {"private": blobs(30, 0), "public": blobs(POOL, 1), "test": blobs(9, 2)}
+    parts[which] = parts[which][0], np.zeros(len(parts[which][0]), int)
+    rule = rf"`{which}` must have targets of the private ones' shape \(16, 16\)\. Got \(\) instead"
+    with pytest.raises(tt.RecipeError, match=rule):
+        masks_transfer(tmp_path, parts)
+    assert untouched(tmp_path)
+
+
+def masks_transfer(tmp_path: Path, parts: dict[str, Any]) -> Any:
+    return transfer(
+        tt.Private.of(*parts["private"]),
+        tt.Public.of(*parts["public"]),
+        test=tt.Public.of(*parts["test"]),
+        teachers=Painters(),
+        student=lambda: MaskStudent(NETWORK, training=QUICK, device="cpu"),
+        codec=CODEC,
+        budget=tt.Budget(8.0, 1e-5),
+        shards=5,
+        queries=20,
+        out=tmp_path / "run",
+    )
+
+
+SMALL, EIGHT = DCT((8, 8), 9, 1.0), tt.Public.of(np.zeros((4, 1)), np.eye(64)[:4].reshape(4, 8, 8))
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [SMALL, Flips(SMALL, np.zeros(64, bool), 1.0), Rescaled.fit(SMALL, EIGHT)],
+    ids=["itself", "its filter", "inside"],
+)
+def test_a_codec_of_another_size_than_the_masks_costs_nothing(codec: Any, tmp_path: Path) -> None:
+    with pytest.raises(tt.RecipeError, match=r"`codec` must be one for masks of shape \(16, 16\)\. Got one for \(8, 8\)"):
+        mask_run(tmp_path / "run", codec=codec)
+    assert untouched(tmp_path)
+
+
+def test_votes_for_classes_about_masks_cost_nothing(tmp_path: Path) -> None:
+    with pytest.raises(tt.RecipeError, match="`codec` must be one for masks where targets are masks"):
+        mask_run(tmp_path / "run", codec=tt.Votes(3))
+    assert untouched(tmp_path)
+
+
+@pytest.mark.parametrize("codec", [SMALL, CODEC, RegionVotes((8, 8), 4)], ids=["codes", "flips", "votes"])
+def test_a_codec_for_masks_about_labels_costs_nothing(codec: Any, tmp_path: Path) -> None:
+    with pytest.raises(tt.RecipeError, match="`codec` must be one for labels where targets are labels"):
+        tiny_run(tmp_path / "run", codec=codec)
+    assert untouched(tmp_path)
+
+
+# ── classes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("choices", "rule"),
+    [
+        ({"codec": tt.Votes(2)}, "`codec` must have a class for every label of `public`. Got 2 classes"),
+        ({"test": tt.Public.of(clouds(9, 2)[0], np.full(9, 3))}, "`codec` must have a class for every label of `test`"),
+        ({"teachers": Classifier(device="cpu")}, "`codec` must have a class for each of the teachers' 10. Got 3"),
+        (
+            {"teachers": Classifier(ConvNet(classes=4), device="cpu")},
+            "`codec` must have a class for each of the teachers' 4. Got 3",
+        ),
+        (
+            {"student": lambda: ConsistencyStudent(classes=2)},
+            "`student` must have as many classes as the codec, 3. Got 2",
+        ),
+        (
+            {"student": lambda: ConsistencyStudent(ConvNet(classes=2))},
+            "`student` must have as many classes as the codec, 3. Got 2",
+        ),
+        (
+            {"student": lambda: ConsistencyStudent(classes=5), "aggregation": Aggregation("mean")},
+            "`student` must have as many classes as the codec, 3. Got 5",
+        ),
+    ],
+)
+def test_labels_without_a_class_cost_nothing(choices: dict[str, Any], rule: str, tmp_path: Path) -> None:
+    with pytest.raises(tt.RecipeError, match=rule):
+        tiny_run(tmp_path / "run", **choices)
+    assert untouched(tmp_path)
+
+
+@pytest.mark.parametrize("odd", [7, -1, 0.5, float("nan"), "seven"])
+def test_private_labels_without_a_class_cost_nothing_and_are_not_told(odd: Any, tmp_path: Path) -> None:
+    inputs, targets = clouds(120, 0)
+    labels = np.asarray([odd, *targets.tolist()[1:]])
+    with pytest.raises(tt.DataError) as caught:
+        labels_transfer(tmp_path, tt.Private.of(inputs, labels))
+    assert str(caught.value) == "`targets` must be whole numbers from 0 to 2, as the codec has classes. Got others instead."
+    assert untouched(tmp_path)
+
+
+def labels_transfer(tmp_path: Path, private: Any, public: Any = None, **choices: Any) -> Any:
+    settings: dict[str, Any] = {
+        "teachers": MeanTeachers(),
+        "student": lambda: tt.SupervisedStudent("kernel"),
+        "codec": tt.Votes(CLASSES),
+        "budget": tt.Budget(8.0, 1e-5),
+        "shards": 10,
+        "queries": 30,
+        "out": tmp_path / "run",
+        **choices,
+    }
+    return transfer(private, public or tt.Public.of(clouds(60, 1)[0]), **settings)
+
+
+def test_labels_of_the_pool_that_nobody_knows_may_be_below_zero(tmp_path: Path) -> None:
+    pool, truth = clouds(60, 1)
+    outcome = labels_transfer(tmp_path, tt.Private.of(*clouds(120, 0)), tt.Public.of(pool, np.where(truth == 0, -1, truth)))
+    assert (outcome.labels >= 0).sum() == 30
+
+
+# ── kinds ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("choices", "rule"),
+    [
+        ({"student": tt.SpreadingStudent()}, "`student` must make a new student at every call, .* an object of SpreadingStudent"),
+        ({"student": None}, "`student` must make a new student at every call, .* Got None"),
+        ({"student": lambda: None}, "`student` must make students, which have a `fit`. Got one that makes None"),
+        ({"teachers": None}, "`teachers` must have a `fit` and a `vote`. Got None"),
+        ({"teachers": MeanTeachers}, "`teachers` must have a `fit` and a `vote`. Got the class MeanTeachers"),
+        ({"codec": None}, "`codec` must be a codec, with a `bound`. Got None"),
+        ({"codec": Corrections}, "`codec` must be a codec, with a `bound`. Got the class Corrections"),
+        ({"budget": 8.0}, "`budget` must be Budget. Got an object of float"),
+        ({"test": clouds(9, 2)[0]}, "`test` must be Public, or None. Got an object of ndarray"),
+    ],
+)
+def test_what_is_not_of_its_kind_is_named(choices: dict[str, Any], rule: str, tmp_path: Path) -> None:
+    with pytest.raises(tt.RecipeError, match=rule):
+        tiny_run(tmp_path / "run", **choices)
+    assert untouched(tmp_path)
+
+
+def test_private_and_public_that_were_exchanged_are_named(tmp_path: Path) -> None:
+    private, public = tt.Private.of(*clouds(120, 0)), tt.Public.of(clouds(60, 1)[0])
+    with pytest.raises(tt.RecipeError, match=r"`private` must be Private\. Got an object of Public instead"):
+        labels_transfer(tmp_path, public, private)
+    assert untouched(tmp_path)
+
+
+def test_the_same_student_twice_costs_nothing(tmp_path: Path) -> None:
+    shared = tt.SupervisedStudent("kernel")
+    with pytest.raises(tt.RecipeError, match=r"`student` must make a new student at every call\. Got the same one twice"):
+        tiny_run(tmp_path / "run", student=lambda: shared)
+    assert untouched(tmp_path)
