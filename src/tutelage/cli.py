@@ -253,14 +253,17 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Carry out a recipe: teachers, the curator, a student, its controls, a guarantee and a report."""
+    from tutelage.recipes.run import unanswered
     from tutelage.recipes.shelf import taken
 
-    chosen = {"data": data, "public_data": public_data, "device": device, "engine": engine}
-    outcome = _carried_out(taken(recipe), folder, resume=resume, quiet=as_json, chosen=chosen)
+    read, chosen = taken(recipe), {"data": data, "public_data": public_data, "device": device, "engine": engine}
+    outcome = _carried_out(read, folder, resume=resume, quiet=as_json, chosen=chosen)
+    said = unanswered(read, outcome)
     if as_json:
-        _emit(outcomes.summary(outcome))
+        _emit({**outcomes.summary(outcome), "warnings": said})
         return
     outcomes.show([(outcome.folder.root.name, outcome)])
+    _warn(said)
     _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.")
 
 

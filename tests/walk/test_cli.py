@@ -140,6 +140,53 @@ def test_plan_prices_a_recipe_before_any_data(tutelage: Call, name: str) -> None
     assert "practically no guarantee" in said.out
 
 
+def changed(tmp_path: Path, name: str, old: str, new: str) -> Path:
+    """Write a recipe of the package with one change."""
+    text = (RECIPES / f"{name}.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "changed.toml").write_text(text.replace(old, new), encoding="utf-8")
+    return tmp_path / "changed.toml"
+
+
+def test_plan_warns_where_the_budget_holds_fewer_answers_than_asked(tutelage: Call, tmp_path: Path) -> None:
+    path = changed(tmp_path, "segmentation/scenes-demo", "queries = 64", "queries = 16\nsigma = 2.0")
+    said = tutelage("plan", path)
+    assert said.code == 0
+    warning = "the budget of ε = 8 holds 5 of 16 answers; σ ≥ 3.396 fits what is planned."
+    assert f"warning: {warning}" in said.out
+    assert tutelage("plan", path, "--json").document["warnings"] == [warning]
+    enough = changed(tmp_path, "segmentation/scenes-demo", "queries = 64", "queries = 16\nsigma = 3.396")
+    assert tutelage("plan", enough, "--json").document["warnings"] == []
+    none = changed(tmp_path, "segmentation/scenes-demo", "queries = 64", "queries = 16\nsigma = 0.01")
+    refused(tutelage("plan", none), "`sigma` must let one answer fit ε = 8 at δ = 1e-05: σ ≥ 0.8489. Got 0.01 instead.")
+
+
+def test_plan_says_what_an_officer_needs(tutelage: Call) -> None:
+    said = tutelage("plan hippocampus").out
+    for words in (
+        "so that a teacher hands in 49,152 numbers ≥ 0, cut to a length of 58",
+        "teachers: 130",
+        "unit: one patient, behind 1 of the teachers; neighbours: all its data is replaced (replace-one)",
+        "μ = 0.719117; best attack at 0.1 % FPR: 0.887 %",
+    ):
+        assert words in said
+    found = tutelage("plan hippocampus --json").document
+    assert (found["unit"], found["unit_teachers"], found["adjacency"], found["teachers"]) == ("patient", 1, "replace-one", 130)
+    assert found["mu"] == pytest.approx(0.719117, rel=1e-5)
+    assert found["implied_tpr_at_fpr_0.001"] == pytest.approx(0.00887, rel=1e-2)
+    assert "μ = ~" in tutelage("plan mnist-lnmax-100").out  # not Gaussian: that of an answer with this ε and δ
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_a_plan_names_the_risk_that_the_guarantee_will_name(tutelage: Call, outcomes: Any, name: str) -> None:
+    planned, found = tutelage("plan", name, "--json").document, outcomes(name).guarantee
+    for key in ("unit", "unit_teachers", "adjacency", "mu_is_exact"):
+        assert planned[key] == found[key]
+    if found["mu_is_exact"] or found["adaptive"]:
+        assert planned["mu"] == pytest.approx(found["mu"], rel=1e-9)
+        assert planned["implied_tpr_at_fpr_0.001"] == pytest.approx(found["implied_tpr_at_fpr_0.001"], rel=1e-9)
+
+
 REFUSED = [
     ("--teachers 8", "exactly one of teachers, queries, sigma, epsilon, delta and norm must be left open. Got 4 (queries"),
     (f"{PAPER} --epsilon 3", "must be left open. Got 0 (none)"),
@@ -203,6 +250,15 @@ def test_run_makes_a_release_once_and_again_only_on_request(tutelage: Call, tmp_
     written = (tmp_path / "run" / "release" / "guarantee.json").read_text(encoding="utf-8")
     assert again.document["guarantee"] == json.loads(written)
     assert "control: non-private, all private labels" in again.document["scores"]
+
+
+def test_run_says_that_the_budget_ended_before_the_questions(tutelage: Call, tmp_path: Path) -> None:
+    path = changed(tmp_path, "digits", "queries = 200", "queries = 16\nsigma = 2.0")
+    words = ("run", path, "--out", tmp_path / "run")
+    assert "warning: 5 of 16 questions were answered: the budget was used up." in tutelage(*words).out
+    assert tutelage(*words, "--resume", "--json").document["warnings"] == [
+        "5 of 16 questions were answered: the budget was used up."
+    ]
 
 
 def test_figures_from_private_data_are_not_printed_unless_published(tutelage: Call, tmp_path: Path, monkeypatch: Any) -> None:

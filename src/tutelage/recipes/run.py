@@ -86,6 +86,14 @@ def run(
     return outcome
 
 
+def unanswered(recipe: Recipe, outcome: Outcome) -> list[str]:
+    """Say that the budget ended before the questions did. Where a test decides what is answered, silence is usual."""
+    answered, asked = outcome.guarantee["labels"]["released"], recipe.aggregation.queries
+    if recipe.how().adaptive or answered >= asked:
+        return []
+    return [f"{answered:,} of {asked:,} questions were answered: the budget was used up."]
+
+
 def _learners(
     recipe: Recipe, private: Private, public: Public, number: int, folder: RunFolder, *, device: str, engine: str, progress: Any
 ) -> tuple[Any, Any]:
