@@ -336,11 +336,11 @@ BAD = [
     (("delta = 1e-5", "delta = 1.5"), "`privacy.delta` must be less than 1. Got 1.5"),
     (('unit = "record"', 'unit = "person"'), "`privacy.unit` must be 'record', 'patient' or 'institution'. Got 'person'"),
     (('kind = "kernel"\nshards', 'kind = "kernal"\nshards'), "Got 'kernal' instead. Did you mean 'kernel'?"),
-    (("queries = 200", "queries = 500"), "`queries` must be between 1 and the public pool's 400 records. Got 500"),
+    (("queries = 200", "queries = 500"), "`aggregation.queries` must be between 1 and the public pool's 400 records. Got 500"),
     (("queries = 200", "queries = 2.5"), "`aggregation.queries` must be a valid integer. Got 2.5"),
     (('set = "digits"', 'set = "faces"'), "`data.set` must be one of 'digits', 'mnist',"),
     (('set = "digits"', 'set = "digits"\nsplit = "paper"'), "`data.split` must stay open"),
-    (("shards = 100", "shards = 2000"), "`shards` must be between 1 and the number of units, 1000. Got 2000"),
+    (("shards = 100", "shards = 2000"), "`teachers.shards` must be between 1 and the number of units, 1000. Got 2000"),
     (('unit = "record"', 'unit = "patient"'), "`unit` of the budget must be the data's, 'record'. Got 'patient'"),
     (('method = "gnmax"', 'method = "gnmax'), "`recipe` must be valid TOML"),
 ]

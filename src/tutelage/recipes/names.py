@@ -9,7 +9,7 @@ from typing import Any
 from tutelage.estimators import ESTIMATORS, REGRESSORS
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import codecs, sets
-from tutelage.recipes.sections import TRAINED, unknown
+from tutelage.recipes.sections import TRAINED, check_widths, unknown
 
 NETWORKS = ("convnet", "residual")
 SEGMENTERS = ("unet", "regions")
@@ -34,6 +34,7 @@ def check_teachers(section: Any) -> None:
     idle = [key for key in OF_NETWORKS if getattr(section, key) is not None]
     if idle and section.kind not in (*NETWORKS, *SEGMENTERS):
         raise RecipeError(f"`teachers.{idle[0]}` must stay open for {section.kind!r}, which is no network. Got a value instead.")
+    check_widths("teachers.widths", section.widths)
 
 
 def _check_network(place: str, section: Any, drawing: bool) -> None:
@@ -78,6 +79,7 @@ def check_student(section: Any) -> None:
         raise unknown("student.kind", section.kind, known)
     if section.widths is not None and section.kind not in NETWORKS and section.learner not in DRAWERS:
         raise RecipeError("`student.widths` must come with a `student.kind` that is a network. Got it alone instead.")
+    check_widths("student.widths", section.widths)
 
 
 def check_masks(recipe: Any) -> None:
@@ -96,6 +98,19 @@ def check_masks(recipe: Any) -> None:
         _check_sides(recipe)
         _check_door(recipe, recipe.codec.get("kind"))
         _check_unit(recipe)
+
+
+def check_counts(recipe: Any) -> None:
+    """Refuse more questions than there are public records, and more teachers than units, where the set's sizes are known."""
+    if (sizes := sets.counts(recipe.data)) is None:
+        return
+    private, public = sizes
+    queries, shards = recipe.aggregation.queries, recipe.teachers.shards
+    if queries > public and recipe.teachers.kind != RECORDS:  # there they are rounds, as many as one likes
+        rule = f"between 1 and the public pool's {public} records"
+        raise RecipeError(f"`aggregation.queries` must be {rule}. Got {queries!r} instead.")
+    if shards > private:
+        raise RecipeError(f"`teachers.shards` must be between 1 and the number of units, {private}. Got {shards!r} instead.")
 
 
 def _check_unit(recipe: Any) -> None:

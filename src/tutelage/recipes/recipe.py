@@ -16,7 +16,15 @@ from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
 from tutelage.recipes import codecs, linear, sets
-from tutelage.recipes.names import check_alignment, check_features, check_masks, check_shares, check_teachers, with_drawer
+from tutelage.recipes.names import (
+    check_alignment,
+    check_counts,
+    check_features,
+    check_masks,
+    check_shares,
+    check_teachers,
+    with_drawer,
+)
 from tutelage.recipes.sections import Count, Positive, Section, Size, Table, Widths, placed, validated
 
 # Keys that came later: recipes without them keep their hash.
@@ -222,6 +230,7 @@ def parse(text: str, *, name: str = "the recipe") -> Recipe:
     if recipe.codec is not None and recipe.about_masks:
         codecs.check(recipe)
     check_masks(recipe)
+    check_counts(recipe)
     check_shares(recipe)
     check_features(recipe)
     check_alignment(recipe)

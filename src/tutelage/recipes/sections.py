@@ -89,6 +89,12 @@ def one_of(known: Sequence[str], value: object) -> PydanticCustomError:
     return PydanticCustomError("one_of", "one of {listed}", {"listed": listed, "hint": nearest(value, known)})
 
 
+def check_widths(place: str, widths: Sequence[int] | None) -> None:
+    """Refuse widths that a network's normalisation cannot divide into its 8 groups."""
+    if any(width % 8 for width in widths or ()):
+        raise RecipeError(f"`{place}` must be multiples of 8. Got {widths!r} instead.")
+
+
 def placed(message: str, place: tuple[str, ...]) -> str:
     """Write out which key of the recipe a dataclass means when it refuses a field."""
     return message.replace("`", f"`{'.'.join(place)}.", 1) if message.startswith("`") and place else message
