@@ -286,6 +286,7 @@ def test_bounds_are_known_without_reading(table: str, held: object, known: bool)
         ('"scenes"\nsize = 16', '"brats"\nsize = [9, 9, 9]\nnoise = 3.0', "`data.noise` must stay open for 'brats'."),
         ('"scenes"\nsize = 16', '"hippocampus"\nsize = 16', "`data.size` must be three whole numbers for 'hippocampus'."),
         ('kind = "unet"', 'kind = "convnet"', "`teachers.kind` must be 'unet' or 'regions' for 'scenes', whose"),
+        ('kind = "unet"', 'kind = "forest"\nsteps = 3', "`teachers.kind` must be 'unet' or 'regions' for 'scenes', whose"),
         ('kind = "unet"', 'kind = "une"', "Did you mean 'unet'?"),
         ('learner = "masks"', 'learner = "supervised"', "`student.learner` must be 'masks' or 'latent' for 'scenes', whose"),
         ('learner = "masks"', 'learner = "latent"', "`codec.kind` must be one of 'dct', 'pca', 'blocks', 'wavelet', 'flips', 'r"),

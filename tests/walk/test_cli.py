@@ -198,13 +198,20 @@ REFUSED = [
     (f"{PAPER} --norm wide", "`norm` must be a number or 'open'. Got 'wide'"),
     (f"{PAPER} --adjacency near", "`adjacency` must be 'replace-one' or 'add-remove'. Got 'near'"),
     (f"{PAPER} --adjacency add-remove", "`adjacency` must be 'replace-one' unless the unit is a whole institution"),
-    (f"{PAPER} --bound sphere", "`bound` must be one of ball, orthant, cube, simplex, onehot, binary. Got 'sphere'"),
+    (f"{PAPER} --bound sphere", "`bound` must be one of ball, orthant, cube, simplex, onehot, binary or votes. Got 'sphere'"),
     (f"{PAPER} --bound simplex --dimension 1", "`dimension` must be ≥ 2 for the bound 'simplex'. Got 1"),
     (f"{PAPER} --unit person", "`unit` must be 'record', 'patient' or 'institution'. Got 'person'"),
     (f"{PAPER} --plots p --format pdf", "`format` must be 'svg' or 'png'. Got 'pdf'"),
-    ("--bound votes --queries 9 --sigma 1 --delta 0.1 --teachers 5", "Got --teachers instead"),
+    (
+        "--bound votes --queries 9 --sigma 1 --delta 0.1 --teachers 5",
+        "Got --teachers instead. How many teachers there are does not",
+    ),
     ("--bound votes --queries 9 --sigma 1 --delta 0.1 --plots x", "Got --plots instead"),
     (f"{RECIPES / 'digits.toml'} --unit-teachers 5 --format png", "Got --unit-teachers, --format instead"),
+    ("scenes-demo --teachers 8", "options for a recipe must be among --epsilon, --records, --json. Got --teachers instead."),
+    ("scenes-demo --choose", "Got one whose teachers vote for regions instead."),
+    ("hippocampus --choose", "Got one that lets out codes of masks instead."),
+    ("adult-shares --choose", "Got one that lets out means of what they say instead."),
     ("--teachers 8 --sigma 1e-9 --epsilon 1 --delta 1e-5", "`queries` must come out at 1 or more"),
     ("--teachers 8 --sigma 1e300 --epsilon 1 --delta 1e-5", "`queries` must come out at 10^12 or fewer"),
 ]
@@ -250,6 +257,47 @@ def test_run_makes_a_release_once_and_again_only_on_request(tutelage: Call, tmp_
     written = (tmp_path / "run" / "release" / "guarantee.json").read_text(encoding="utf-8")
     assert again.document["guarantee"] == json.loads(written)
     assert "control: non-private, all private labels" in again.document["scores"]
+
+
+def test_a_changed_recipe_needs_a_folder_of_its_own(tutelage: Call, tmp_path: Path, outcomes: Any) -> None:
+    shutil.copytree(outcomes("digits").folder.root, tmp_path / "run")
+    for old, new in (("epsilon = 8.0", "epsilon = 7.0"), ("queries = 200", "queries = 40")):
+        path = changed(tmp_path, "digits", old, new)
+        refused(tutelage("run", path, "--resume", "--out", tmp_path / "run"), "`recipe` must be the one that", "take a new --out")
+
+
+def test_words_that_are_not_known_are_answered_once_and_to_the_point(tutelage: Call, tmp_path: Path) -> None:
+    words = ("run digits", "--out", tmp_path / "run")
+    refused(tutelage(*words, "--device", "gpu"), "Got 'gpu' instead. Did you mean 'cuda'?")
+    said = tutelage(*words, "--engine", "fast")
+    refused(said, "Got 'fast' instead.")
+    assert "Did you mean" not in said.err
+    assert tutelage("pln").err.count("Did you mean 'plan'?") == 1
+    assert tutelage("reproduce pat").err.count("Did you mean 'pate'?") == 1
+
+
+def test_folders_that_do_not_exist_are_refused_before_anything_is_said(tutelage: Call, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    said = tutelage("demo --templates", tmp_path / "none")
+    refused(said, "`templates` must be a folder that exists. Got ")
+    assert "private scenes" not in said.err
+    (tmp_path / "empty").mkdir()
+    said = tutelage("demo --templates", tmp_path / "empty")
+    refused(said, "`templates` must hold images in bird/.")
+    assert "private scenes" not in said.err
+    refused(tutelage("reproduce segmentation --data", tmp_path / "none"), "`data` must be a folder that exists. Got ")
+
+
+def test_small_figures_have_a_folder_of_their_own(tutelage: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from tutelage.reproduction import printing
+
+    went: list[Path] = []
+    monkeypatch.setattr(printing, "made", lambda only, out, **_: went.append(out))
+    monkeypatch.setattr(printing, "told", lambda *_, **__: 0)
+    for words in ("", "--small", "--small --out x"):
+        assert tutelage(f"reproduce segmentation {words}").code == 0
+    assert went == [Path("runs/segmentation"), Path("runs/segmentation-small"), Path("x")]
 
 
 def test_run_says_that_the_budget_ended_before_the_questions(tutelage: Call, tmp_path: Path) -> None:
@@ -614,6 +662,9 @@ def test_every_command_and_option_is_documented(words: str) -> None:
     [
         ("run", "The recipe: a TOML file"),
         ("plan", "A recipe, or its name"),
+        ("plan", "Choose a recipe's [aggregation] on public"),
+        ("reproduce segmentation", "segmentation.md"),
+        ("reproduce segmentation", "nothing is downloaded"),
         ("verify", "A run folder."),
         ("report", "A run folder."),
     ],

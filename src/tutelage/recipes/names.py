@@ -25,11 +25,22 @@ DEVICES = ("auto", "cpu", "cuda")
 OF_NETWORKS = (*TRAINED, "widths", "augmentation")  # keys of [teachers] that scikit-learn has no use for
 
 
-def check_teachers(section: Any) -> None:
-    """Refuse an unknown kind, and keys that it would ignore."""
+def check_kinds(recipe: Any) -> None:
+    """Hold masks to teachers and students of masks, and labels to their own, before any key of theirs is looked at."""
+    name, teachers, student = recipe.data.set, recipe.teachers.kind, recipe.student.learner
     known = (*ESTIMATORS, *NETWORKS, *SEGMENTERS, RECORDS)
-    if section.kind not in known:
-        raise unknown("teachers.kind", section.kind, known)
+    if teachers not in known:
+        raise unknown("teachers.kind", teachers, known)
+    for place, value, drawing in (("teachers.kind", teachers, SEGMENTERS), ("student.learner", student, DRAWERS)):
+        if recipe.about_masks and value not in drawing:
+            listed = " or ".join(repr(word) for word in drawing)
+            raise RecipeError(f"`{place}` must be {listed} for {name!r}, whose targets are masks. Got {value!r} instead.")
+        if not recipe.about_masks and value in drawing:
+            raise RecipeError(f"`{place}` must be one for labels, which {name!r} has. Got {value!r} instead.")
+
+
+def check_teachers(section: Any) -> None:
+    """Refuse keys that a kind would ignore."""
     _check_network("teachers", section, section.kind == "unet")
     idle = [key for key in OF_NETWORKS if getattr(section, key) is not None]
     if idle and section.kind not in (*NETWORKS, *SEGMENTERS):
@@ -83,14 +94,8 @@ def check_student(section: Any) -> None:
 
 
 def check_masks(recipe: Any) -> None:
-    """Hold masks to teachers, a codec and students of masks, and labels to their own."""
-    name, teachers, student = recipe.data.set, recipe.teachers.kind, recipe.student.learner
-    for place, value, drawing in (("teachers.kind", teachers, SEGMENTERS), ("student.learner", student, DRAWERS)):
-        if recipe.about_masks and value not in drawing:
-            listed = " or ".join(repr(word) for word in drawing)
-            raise RecipeError(f"`{place}` must be {listed} for {name!r}, whose targets are masks. Got {value!r} instead.")
-        if not recipe.about_masks and value in drawing:
-            raise RecipeError(f"`{place}` must be one for labels, which {name!r} has. Got {value!r} instead.")
+    """Hold masks to a codec, a method and a unit of masks, and labels to none of these."""
+    name = recipe.data.set
     if (recipe.codec is not None) != recipe.about_masks:
         rule, got = ("be given", "nothing") if recipe.about_masks else ("stay open", "a table")
         raise RecipeError(f"`codec` must {rule} for {name!r}. Got {got} instead.")

@@ -20,6 +20,7 @@ from tutelage.recipes.names import (
     check_alignment,
     check_counts,
     check_features,
+    check_kinds,
     check_masks,
     check_shares,
     check_teachers,
@@ -224,6 +225,7 @@ def parse(text: str, *, name: str = "the recipe") -> Recipe:
     except RecipeError as error:
         raise RecipeError(placed(str(error), ("aggregation",))) from None
     sets.check_data(recipe.data)
+    check_kinds(recipe)
     check_teachers(recipe.teachers)
     linear.check_student(recipe.student)
     linear.check(recipe)
