@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -348,3 +349,34 @@ def test_warnings_say_when_figures_promise_less_than_they_seem() -> None:
     (loose,) = warnings(20.1, 1e-5, 1000)
     assert loose == "ε = 20.1 is above 20: practically no guarantee."
     assert len(warnings(math.inf, 0.5, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("how", "bound"),
+    [
+        (Aggregation(sigma=2.0), OneHot(5)),
+        (Aggregation("lnmax", gamma=0.5), OneHot(5)),
+        (Aggregation("mean", sigma=2.0), Ball(16)),
+        (Aggregation("confident-gnmax", sigma=2.0, answers=8), OneHot(5)),
+        (Aggregation(sigma=6.0, sanitise=Sanitise(6.0, 0.062, 4.51)), OneHot(10)),
+    ],
+)
+def test_what_does_not_fit_is_told_with_the_least_noise_that_does(how: Aggregation, bound: Bound) -> None:
+    said = how.shortfall(BUDGET, 64, 24, bound)
+    assert said is not None
+    held, limit = re.search(r"holds (\d+) of 64 .* [γσ] [≥≤] ([\d.e+-]+) fits", said).groups()  # type: ignore[union-attr]
+    assert 1 <= int(held) < 64
+    key = "gamma" if how.method == "lnmax" else "sigma"
+    enough = replace(how, **{key: float(limit)})
+    assert enough.shortfall(BUDGET, 64, 24, bound) is None
+    little = replace(how, **{key: float(limit) * (1.01 if key == "gamma" else 0.99)})
+    if how.sanitise is None:  # beside a release the calibration is at one order, and may be careful
+        assert little.shortfall(BUDGET, 64, 24, bound) is not None
+    if not how.adaptive and how.sanitise is None:
+        assert accounting.admits([(event, int(held)) for event, _ in how.planned(BUDGET, 64, 24, bound)], 8.0, 1e-5)
+        assert not accounting.admits([(event, int(held) + 1) for event, _ in how.planned(BUDGET, 64, 24, bound)], 8.0, 1e-5)
+
+
+def test_calibrated_noise_is_never_short() -> None:
+    for method in ("gnmax", "lnmax", "confident-gnmax", "mean"):
+        assert Aggregation(method).shortfall(BUDGET, 64, 24, OneHot(5)) is None

@@ -165,6 +165,9 @@ def test_the_hash_leaves_out_where_files_lie() -> None:
         ('[data]\nset = "digits"', "", "`data` must be given"),
         ('[data]\nset = "digits"', 'data = "digits"', "`data` must be a table, [data]. Got 'digits' instead."),
         ('name = "small"', 'name = "small"\nseed = 1.5', "`seed` must be a valid integer. Got 1.5 instead."),
+        ("queries = 20", "queries = 401", "`aggregation.queries` must be between 1 and the public pool's 400 records. Got 401"),
+        ("shards = 10", "shards = 1001", "`teachers.shards` must be between 1 and the number of units, 1000. Got 1001"),
+        ("shards = 10", 'shards = 10\nkind = "convnet"\nwidths = [7]', "`teachers.widths` must be multiples of 8. Got (7,)"),
         ("queries = 20", "queries = 20\nqueries = 21", "`recipe` must be valid TOML"),
     ],
 )  # fmt: skip
@@ -283,6 +286,7 @@ def test_bounds_are_known_without_reading(table: str, held: object, known: bool)
         ('"scenes"\nsize = 16', '"brats"\nsize = [9, 9, 9]\nnoise = 3.0', "`data.noise` must stay open for 'brats'."),
         ('"scenes"\nsize = 16', '"hippocampus"\nsize = 16', "`data.size` must be three whole numbers for 'hippocampus'."),
         ('kind = "unet"', 'kind = "convnet"', "`teachers.kind` must be 'unet' or 'regions' for 'scenes', whose"),
+        ('kind = "unet"', 'kind = "forest"\nsteps = 3', "`teachers.kind` must be 'unet' or 'regions' for 'scenes', whose"),
         ('kind = "unet"', 'kind = "une"', "Did you mean 'unet'?"),
         ('learner = "masks"', 'learner = "supervised"', "`student.learner` must be 'masks' or 'latent' for 'scenes', whose"),
         ('learner = "masks"', 'learner = "latent"', "`codec.kind` must be one of 'dct', 'pca', 'blocks', 'wavelet', 'flips', 'r"),
@@ -295,6 +299,11 @@ def test_bounds_are_known_without_reading(table: str, held: object, known: bool)
         ("regions = 4", "regions = 4\nkept = 3", "`codec.kept` must be a known key."),
         ("regions = 4", "regions = 4\nshare = 1.5", "`codec.share` must be less than or equal to 1. Got 1.5 instead."),
         ('"gnmax"', '"mean"', "`aggregation.method` must be 'gnmax' for the codec 'region-votes'. Got 'mean' instead."),
+        ("regions = 4", "regions = 1", "`codec.regions` must be greater than or equal to 2. Got 1 instead."),
+        ("queries = 6", "queries = 11", "`aggregation.queries` must be between 1 and the public pool's 10 records. Got 11"),
+        ("shards = 3", "shards = 25", "`teachers.shards` must be between 1 and the number of units, 24. Got 25 instead."),
+        ("shards = 3", "shards = 3\nwidths = [7, 16]", "`teachers.widths` must be multiples of 8. Got (7, 16) instead."),
+        ('learner = "masks"', 'learner = "masks"\nwidths = [8, 12]', "`student.widths` must be multiples of 8. Got (8, 12)"),
         ("queries = 6", "queries = 6\nrounds = 3", "`aggregation.rounds` must stay open for masks. Got 3 instead."),
         ("queries = 6", 'queries = 6\nquestions = "uncertain"', "`aggregation.questions` must be 'first' or 'prototypes'"),
         ("queries = 6", 'queries = 6\nquestions = "seen"', "`aggregation.questions` must be 'first' or 'prototypes'"),
@@ -339,6 +348,7 @@ def test_bad_recipes_for_masks_name_the_key_the_rule_and_the_value(old: str, new
         ),
         ('kind = "rescaled"', "`codec.inner` must be given. Got nothing instead."),
         ('kind = "guided"\ninner = { kind = "region-votes", regions = 4 }', "`codec.inner.kind` must be one of"),
+        ('kind = "guided"\ninner = { kind = "dct", kept = 5 }\nwidths = [7]', "`codec.widths` must be multiples of 8. Got (7,)"),
         ('kind = "guided"\ninner = { kind = "dct", kept = 5 }\nnorm = 3.0', "`codec.norm` must be a known key."),
         ('kind = "regions"\nregions = 4\nmethod = "greys"', "`codec.method` must be 'superpixels' or 'levels'. Got 'greys'"),
     ],
@@ -396,8 +406,6 @@ def test_settings_of_masks_are_checked_where_there_is_torch() -> None:
         assert message in str(refused.value)
     with pytest.raises(RecipeError, match=r"`teachers.augmentation` must be one of .* Got 'digits' instead"):
         learners.check(parse(MASKS.replace("shards = 3", 'shards = 3\naugmentation = "digits"')))
-    with pytest.raises(RecipeError, match=r"`teachers.groups`|`groups`"):
-        learners.check(parse(MASKS.replace("shards = 3", "shards = 3\nwidths = [7]")))
 
 
 def test_networks_that_look_at_regions_need_regions_of_flat_images() -> None:
@@ -441,12 +449,12 @@ def test_settings_of_regions_are_checked_where_there_is_torch() -> None:
             both.replace("shards = 3", 'shards = 3\naugmentation = "scenes"'),
             "`teachers.augmentation` must be one of 'none', 'sil",
         ),
-        (both.replace("shards = 3", "shards = 3\nwidths = [7]"), "`teachers.groups` must divide every width"),
+        (both.replace("shards = 3", "shards = 3\nwidths = [7]"), "`teachers.widths` must be multiples of 8"),
         (
             both.replace('kind = "regions"\n', 'kind = "regions"\nwidths = [7]\n').replace(
                 'kind = "regions"\nwidths = [7]\nshards', 'kind = "regions"\nshards'
             ),
-            "`student.groups` must",
+            "`student.widths` must be multiples of 8",
         ),
     ):
         with pytest.raises(RecipeError) as refused:
@@ -643,8 +651,8 @@ def test_networks_and_decoders_that_do_not_fit_are_refused_before_data_is_read()
     learners.check(parse(fitting))
     with pytest.raises(RecipeError, match=r"`teachers.network` must fit images of \(20, 20\), which it halves several times"):
         learners.check(parse(fitting.replace("size = 24", "size = 20")))
-    with pytest.raises(RecipeError, match=r"`codec.widths` must not halve|`codec.groups` must divide"):
-        learners.check(parse(coded(f"widths = [7]\n{GUIDED}")))
+    with pytest.raises(RecipeError, match=r"`codec.widths` must not halve"):
+        learners.check(parse(coded(f"widths = [8, 8, 8, 8, 8, 8]\n{GUIDED}")))
     with pytest.raises(RecipeError, match=r"`codec.augmentation` must be one of 'none', 'scenes', 'volumes'. Got 'digits'"):
         learners.check(parse(coded(f'augmentation = "digits"\n{GUIDED}')))
     learners.check(parse(coded(f"augmentation = {{ shift = 2.0 }}\n{GUIDED}")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tutelage.choice import INTERACTIVE, PLAIN, Choice, best, dependent_epsilon, sanitised
 from tutelage.console import console, emit, figure, say, table
@@ -53,7 +54,7 @@ def choose_for(
     recipe = taken(path)
     if recipe.about_masks or recipe.how().vectors:
         raise RecipeError(
-            "`recipe` must be one whose teachers vote for labels, with --choose. Got one that lets out codes instead."
+            f"`recipe` must be one whose teachers vote for labels, with --choose. Got one {_what_leaves(recipe)} instead."
         )
     budget = recipe.budget() if epsilon is None else replace(recipe.budget(), epsilon=epsilon)
     found = choices(
@@ -83,6 +84,13 @@ def choose_for(
     console().print(made)
     say(texts[0])
     say(f"Chosen on {found[0].source}. Votes of private teachers must never be used for this.", style="bold")
+
+
+def _what_leaves(recipe: Any) -> str:
+    """Say what a recipe lets out that is no vote for a label."""
+    if not recipe.about_masks:
+        return "that lets out means of what they say"
+    return "whose teachers vote for regions" if recipe.codec["kind"] == "region-votes" else "that lets out codes of masks"
 
 
 def choices(

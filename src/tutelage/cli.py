@@ -13,6 +13,7 @@ import typer
 from click.core import ParameterSource
 
 from tutelage import __version__, outcomes, planning
+from tutelage.console import Commands, unforeseen
 from tutelage.console import bars as _bars
 from tutelage.console import console as _console
 from tutelage.console import emit as _emit
@@ -20,7 +21,6 @@ from tutelage.console import figure as _figure
 from tutelage.console import promised as _promised
 from tutelage.console import say as _say
 from tutelage.console import table as _table
-from tutelage.console import unforeseen
 from tutelage.console import warn as _warn
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import Error, RecipeError
@@ -29,12 +29,15 @@ from tutelage.rounding import percent as _percent
 
 app = typer.Typer(
     name="tutelage",
+    cls=Commands,
     help="Train models that may be published from data that may not.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,  # a traceback with local variables would print private values
 )
-reproduce_app = typer.Typer(no_args_is_help=True, help="Recompute the field's published tables: published, honest, ours.")
+reproduce_app = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Recompute the field's published tables: published, honest, ours."
+)
 app.add_typer(reproduce_app, name="reproduce")
 
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's files (or where to download them).")]
@@ -42,6 +45,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda: where networks lea
 Engine = Annotated[
     str, typer.Option(help="auto, sequential, stacked, recorded, processes or ray: how teachers that are networks learn.")
 ]
+BOUNDS = ("ball", "orthant", "cube", "simplex", "onehot", "binary")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 
 
@@ -91,7 +95,7 @@ def plan(
     plots: Annotated[Path | None, typer.Option(help="Folder for plots.")] = None,
     plot_format: Annotated[str, typer.Option("--format", help="svg or png.")] = "svg",
     choose: Annotated[
-        bool, typer.Option("--choose", help="Choose a recipe's [aggregation] on public or simulated votes.")
+        bool, typer.Option("--choose", help=r"Choose a recipe's \[aggregation] on public or simulated votes.")
     ] = False,
     teacher_accuracy: Annotated[float | None, typer.Option(help="Simulate teachers that are right this often.")] = None,
     teacher_agreement: Annotated[float | None, typer.Option(help="How often two simulated teachers say the same.")] = None,
@@ -126,6 +130,8 @@ def plan(
         asked = planning.MeanPlan(1, queries, sigma, epsilon, delta, "onehot", 2, 1.0, whom)
         _plan_votes(asked, records, as_json)
     else:
+        if bound not in BOUNDS:
+            raise RecipeError(f"`bound` must be one of {', '.join(BOUNDS)} or votes. Got {bound!r} instead.")
         size, side = _norm(norm), _adjacency(adjacency)
         asked = planning.MeanPlan(teachers, queries, sigma, epsilon, delta, bound, dimension, size, whom, side)
         _plan_means(asked, records, plots, plot_format, as_json)
@@ -137,7 +143,9 @@ def _only(context: typer.Context, what: str, *allowed: str) -> None:
     strangers = [name for name in given if name not in (*allowed, "as_json")]
     if strangers:
         names = ", ".join("--" + name.replace("plot_format", "format").replace("_", "-") for name in strangers)
-        raise RecipeError(f"options for {what} must be among those it has. Got {names} instead.")
+        listed = ", ".join("--" + name.replace("_", "-") for name in allowed if name not in ("recipe", "choose"))
+        why = " How many teachers there are does not enter." if what == "votes" and "teachers" in strangers else ""
+        raise RecipeError(f"options for {what} must be among {listed}, --json. Got {names} instead.{why}")
 
 
 def _norm(text: str) -> float | None:
@@ -257,14 +265,17 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Carry out a recipe: teachers, the curator, a student, its controls, a guarantee and a report."""
+    from tutelage.recipes.run import unanswered
     from tutelage.recipes.shelf import taken
 
-    chosen = {"data": data, "public_data": public_data, "device": device, "engine": engine}
-    outcome = _carried_out(taken(recipe), folder, resume=resume, quiet=as_json, chosen=chosen)
+    read, chosen = taken(recipe), {"data": data, "public_data": public_data, "device": device, "engine": engine}
+    outcome = _carried_out(read, folder, resume=resume, quiet=as_json, chosen=chosen)
+    said = unanswered(read, outcome)
     if as_json:
-        _emit(outcomes.summary(outcome))
+        _emit({**outcomes.summary(outcome), "warnings": said})
         return
     outcomes.show([(outcome.folder.root.name, outcome)])
+    _warn(said)
     _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.")
 
 
@@ -281,13 +292,15 @@ def demo(
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # for pictures this small a second thread waits more than it works
     from tutelage.recipes.learners import has_torch
     from tutelage.recipes.run import DEMO, EMBEDDED, embedded
-    from tutelage.recipes.shelf import of_templates
+    from tutelage.recipes.shelf import check_templates, of_templates
 
     chosen = only or ("scenes" if has_torch() else "digits")  # without networks there are digits
     if chosen not in ("scenes", "digits"):
         raise RecipeError(f"`only` must be 'scenes' or 'digits'. Got {only!r} instead.")
     if templates is not None and chosen != "scenes":
         raise RecipeError("`templates` must come with the scenes. Got digits instead.")
+    if templates is not None:
+        check_templates(templates)
     names, place = ((DEMO,), "runs/demo") if chosen == "scenes" else (EMBEDDED, "runs/demo-digits")
     place = place if templates is None else "runs/demo-templates"
     runs = []
@@ -448,13 +461,17 @@ def _show_pate(results: list[Any]) -> None:
 
 @reproduce_app.command("segmentation")
 def reproduce_segmentation(
+    context: typer.Context,
     only: Annotated[list[str] | None, typer.Option(help="A figure or table by its name (components); may be repeated.")] = None,
     small: Annotated[bool, typer.Option("--small", help="Drawn masks of 16×16, for two CPU cores.")] = False,
-    data: Data = Path("data"),
+    data: Annotated[Path, typer.Option(help="Folder with the data sets' files; nothing is downloaded.")] = Path("data"),
     public_data: Annotated[
         bool, typer.Option("--public-data", help="The folder holds published data sets alone: show stages without noise, too.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Where the figures, the runs and the page go.")] = Path("runs/segmentation"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Where figures, runs and segmentation.md go (default: runs/segmentation; --small: …-small)."),
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs per column of a table, for mean and spread.", min=1)] = 1,
     device: Device = "auto",
     as_json: AsJson = False,
@@ -462,6 +479,9 @@ def reproduce_segmentation(
     """Make the papers' figures and tables about masks again: published, at their settings, honest. What is finished is read."""
     from tutelage.reproduction.printing import made, told
 
+    if context.get_parameter_source("data") is ParameterSource.COMMANDLINE and not data.exists():
+        raise RecipeError(f"`data` must be a folder that exists. Got {str(data)!r}, which does not, instead.")
+    out = out or Path("runs/segmentation-small" if small else "runs/segmentation")
     with _bars(as_json) as tell:
         findings = made(
             tuple(only or ()), out, small=small, data=data, public_data=public_data, seeds=seeds, device=device, tell=tell

@@ -10,13 +10,25 @@ import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
+from typer.core import TyperGroup
 
 from tutelage.rounding import rounded_up
+
+
+@final
+class Commands(TyperGroup):
+    """Suggest the nearest command once: newer versions of click and of typer do it both."""
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command, and leave the suggestion to click where it makes one."""
+        self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
+        return super().resolve_command(ctx, args)
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -287,12 +288,34 @@ class Aggregation:
             self.sanitise.check(budget, mechanism)
             once.append((self.sanitise.release().event(), 1))
         if not accounting.admits(once, budget.epsilon, budget.delta):
-            name = "gamma" if self.method == "lnmax" else "sigma"
+            name, limit = self._least(budget, 1, teachers, bound)
             raise RecipeError(
-                f"`{name}` must let one answer fit ε = {budget.epsilon:g} at δ = {budget.delta:g}. "
+                f"`{name}` must let one answer fit ε = {budget.epsilon:g} at δ = {budget.delta:g}: {limit}. "
                 f"Got {getattr(self, name)!r} instead."
             )
         return mechanism, screen
+
+    def shortfall(self, budget: Budget, queries: int, teachers: int, bound: Bound) -> str | None:
+        """Say how many questions the budget holds where the given noise is too little for all of them; None where it is not."""
+        events = self.planned(budget, queries, teachers, bound)
+
+        def fits(count: int) -> bool:
+            return accounting.admits([(event, min(each, count)) for event, each in events], budget.epsilon, budget.delta)
+
+        if (self.sigma or self.gamma) is None or fits(queries):
+            return None
+        held = bisect.bisect_left(range(1, queries + 1), x=True, key=lambda count: not fits(count))
+        what = "questions, if all pass the test" if self.adaptive else "answers"
+        _, limit = self._least(budget, queries, teachers, bound)
+        return f"the budget of ε = {budget.epsilon:g} holds {held:,} of {queries:,} {what}; {limit} fits what is planned."
+
+    def _least(self, budget: Budget, queries: int, teachers: int, bound: Bound) -> tuple[str, str]:
+        """Name the key of the noise, and say with how little of it so many questions fit: as the calibration has it."""
+        mechanism, _ = replace(self, sigma=None, gamma=None, selection=None)._calibrated(budget, queries, teachers, bound)
+        if isinstance(mechanism, LNMax):
+            return "gamma", f"γ ≤ {_rounded(mechanism.gamma, math.floor):.4g}"
+        assert isinstance(mechanism, (GNMax, NoisyMean))
+        return "sigma", f"σ ≥ {_rounded(mechanism.sigma, math.ceil):.4g}"
 
     def _calibrated(self, budget: Budget, queries: int, teachers: int, bound: Bound) -> tuple[Mechanism, ThresholdTest | None]:
         unit, classes = budget.unit, bound.dimension
@@ -330,6 +353,12 @@ class Aggregation:
         steps = [] if first is None else [(first.event(), queries)]
         steps.append((mechanism.event(), min(self.answers or queries, queries)))
         return steps if self.sanitise is None else [*steps, (self.sanitise.release().event(), 1)]
+
+
+def _rounded(value: float, towards: Callable[[float], int]) -> float:
+    """Round to four figures, to the side that is safe."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
+    return towards(value / unit) * unit
 
 
 def _largest_gamma(budget: Budget, queries: int) -> float:

@@ -140,6 +140,53 @@ def test_plan_prices_a_recipe_before_any_data(tutelage: Call, name: str) -> None
     assert "practically no guarantee" in said.out
 
 
+def changed(tmp_path: Path, name: str, old: str, new: str) -> Path:
+    """Write a recipe of the package with one change."""
+    text = (RECIPES / f"{name}.toml").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "changed.toml").write_text(text.replace(old, new), encoding="utf-8")
+    return tmp_path / "changed.toml"
+
+
+def test_plan_warns_where_the_budget_holds_fewer_answers_than_asked(tutelage: Call, tmp_path: Path) -> None:
+    path = changed(tmp_path, "segmentation/scenes-demo", "queries = 64", "queries = 16\nsigma = 2.0")
+    said = tutelage("plan", path)
+    assert said.code == 0
+    warning = "the budget of ε = 8 holds 5 of 16 answers; σ ≥ 3.396 fits what is planned."
+    assert f"warning: {warning}" in said.out
+    assert tutelage("plan", path, "--json").document["warnings"] == [warning]
+    enough = changed(tmp_path, "segmentation/scenes-demo", "queries = 64", "queries = 16\nsigma = 3.396")
+    assert tutelage("plan", enough, "--json").document["warnings"] == []
+    none = changed(tmp_path, "segmentation/scenes-demo", "queries = 64", "queries = 16\nsigma = 0.01")
+    refused(tutelage("plan", none), "`sigma` must let one answer fit ε = 8 at δ = 1e-05: σ ≥ 0.8489. Got 0.01 instead.")
+
+
+def test_plan_says_what_an_officer_needs(tutelage: Call) -> None:
+    said = tutelage("plan hippocampus").out
+    for words in (
+        "so that a teacher hands in 49,152 numbers ≥ 0, cut to a length of 58",
+        "teachers: 130",
+        "unit: one patient, behind 1 of the teachers; neighbours: all its data is replaced (replace-one)",
+        "μ = 0.719117; best attack at 0.1 % FPR: 0.887 %",
+    ):
+        assert words in said
+    found = tutelage("plan hippocampus --json").document
+    assert (found["unit"], found["unit_teachers"], found["adjacency"], found["teachers"]) == ("patient", 1, "replace-one", 130)
+    assert found["mu"] == pytest.approx(0.719117, rel=1e-5)
+    assert found["implied_tpr_at_fpr_0.001"] == pytest.approx(0.00887, rel=1e-2)
+    assert "μ = ~" in tutelage("plan mnist-lnmax-100").out  # not Gaussian: that of an answer with this ε and δ
+
+
+@pytest.mark.parametrize("name", EMBEDDED)
+def test_a_plan_names_the_risk_that_the_guarantee_will_name(tutelage: Call, outcomes: Any, name: str) -> None:
+    planned, found = tutelage("plan", name, "--json").document, outcomes(name).guarantee
+    for key in ("unit", "unit_teachers", "adjacency", "mu_is_exact"):
+        assert planned[key] == found[key]
+    if found["mu_is_exact"] or found["adaptive"]:
+        assert planned["mu"] == pytest.approx(found["mu"], rel=1e-9)
+        assert planned["implied_tpr_at_fpr_0.001"] == pytest.approx(found["implied_tpr_at_fpr_0.001"], rel=1e-9)
+
+
 REFUSED = [
     ("--teachers 8", "exactly one of teachers, queries, sigma, epsilon, delta and norm must be left open. Got 4 (queries"),
     (f"{PAPER} --epsilon 3", "must be left open. Got 0 (none)"),
@@ -151,13 +198,20 @@ REFUSED = [
     (f"{PAPER} --norm wide", "`norm` must be a number or 'open'. Got 'wide'"),
     (f"{PAPER} --adjacency near", "`adjacency` must be 'replace-one' or 'add-remove'. Got 'near'"),
     (f"{PAPER} --adjacency add-remove", "`adjacency` must be 'replace-one' unless the unit is a whole institution"),
-    (f"{PAPER} --bound sphere", "`bound` must be one of ball, orthant, cube, simplex, onehot, binary. Got 'sphere'"),
+    (f"{PAPER} --bound sphere", "`bound` must be one of ball, orthant, cube, simplex, onehot, binary or votes. Got 'sphere'"),
     (f"{PAPER} --bound simplex --dimension 1", "`dimension` must be ≥ 2 for the bound 'simplex'. Got 1"),
     (f"{PAPER} --unit person", "`unit` must be 'record', 'patient' or 'institution'. Got 'person'"),
     (f"{PAPER} --plots p --format pdf", "`format` must be 'svg' or 'png'. Got 'pdf'"),
-    ("--bound votes --queries 9 --sigma 1 --delta 0.1 --teachers 5", "Got --teachers instead"),
+    (
+        "--bound votes --queries 9 --sigma 1 --delta 0.1 --teachers 5",
+        "Got --teachers instead. How many teachers there are does not",
+    ),
     ("--bound votes --queries 9 --sigma 1 --delta 0.1 --plots x", "Got --plots instead"),
     (f"{RECIPES / 'digits.toml'} --unit-teachers 5 --format png", "Got --unit-teachers, --format instead"),
+    ("scenes-demo --teachers 8", "options for a recipe must be among --epsilon, --records, --json. Got --teachers instead."),
+    ("scenes-demo --choose", "Got one whose teachers vote for regions instead."),
+    ("hippocampus --choose", "Got one that lets out codes of masks instead."),
+    ("adult-shares --choose", "Got one that lets out means of what they say instead."),
     ("--teachers 8 --sigma 1e-9 --epsilon 1 --delta 1e-5", "`queries` must come out at 1 or more"),
     ("--teachers 8 --sigma 1e300 --epsilon 1 --delta 1e-5", "`queries` must come out at 10^12 or fewer"),
 ]
@@ -203,6 +257,56 @@ def test_run_makes_a_release_once_and_again_only_on_request(tutelage: Call, tmp_
     written = (tmp_path / "run" / "release" / "guarantee.json").read_text(encoding="utf-8")
     assert again.document["guarantee"] == json.loads(written)
     assert "control: non-private, all private labels" in again.document["scores"]
+
+
+def test_a_changed_recipe_needs_a_folder_of_its_own(tutelage: Call, tmp_path: Path, outcomes: Any) -> None:
+    shutil.copytree(outcomes("digits").folder.root, tmp_path / "run")
+    for old, new in (("epsilon = 8.0", "epsilon = 7.0"), ("queries = 200", "queries = 40")):
+        path = changed(tmp_path, "digits", old, new)
+        refused(tutelage("run", path, "--resume", "--out", tmp_path / "run"), "`recipe` must be the one that", "take a new --out")
+
+
+def test_words_that_are_not_known_are_answered_once_and_to_the_point(tutelage: Call, tmp_path: Path) -> None:
+    words = ("run digits", "--out", tmp_path / "run")
+    refused(tutelage(*words, "--device", "gpu"), "Got 'gpu' instead. Did you mean 'cuda'?")
+    said = tutelage(*words, "--engine", "fast")
+    refused(said, "Got 'fast' instead.")
+    assert "Did you mean" not in said.err
+    assert tutelage("pln").err.count("Did you mean 'plan'?") == 1
+    assert tutelage("reproduce pat").err.count("Did you mean 'pate'?") == 1
+
+
+def test_folders_that_do_not_exist_are_refused_before_anything_is_said(tutelage: Call, tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    said = tutelage("demo --templates", tmp_path / "none")
+    refused(said, "`templates` must be a folder that exists. Got ")
+    assert "private scenes" not in said.err
+    (tmp_path / "empty").mkdir()
+    said = tutelage("demo --templates", tmp_path / "empty")
+    refused(said, "`templates` must hold images in bird/.")
+    assert "private scenes" not in said.err
+    refused(tutelage("reproduce segmentation --data", tmp_path / "none"), "`data` must be a folder that exists. Got ")
+
+
+def test_small_figures_have_a_folder_of_their_own(tutelage: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    from tutelage.reproduction import printing
+
+    went: list[Path] = []
+    monkeypatch.setattr(printing, "made", lambda only, out, **_: went.append(out))
+    monkeypatch.setattr(printing, "told", lambda *_, **__: 0)
+    for words in ("", "--small", "--small --out x"):
+        assert tutelage(f"reproduce segmentation {words}").code == 0
+    assert went == [Path("runs/segmentation"), Path("runs/segmentation-small"), Path("x")]
+
+
+def test_run_says_that_the_budget_ended_before_the_questions(tutelage: Call, tmp_path: Path) -> None:
+    path = changed(tmp_path, "digits", "queries = 200", "queries = 16\nsigma = 2.0")
+    words = ("run", path, "--out", tmp_path / "run")
+    assert "warning: 5 of 16 questions were answered: the budget was used up." in tutelage(*words).out
+    assert tutelage(*words, "--resume", "--json").document["warnings"] == [
+        "5 of 16 questions were answered: the budget was used up."
+    ]
 
 
 def test_figures_from_private_data_are_not_printed_unless_published(tutelage: Call, tmp_path: Path, monkeypatch: Any) -> None:
@@ -280,11 +384,11 @@ BAD = [
     (("delta = 1e-5", "delta = 1.5"), "`privacy.delta` must be less than 1. Got 1.5"),
     (('unit = "record"', 'unit = "person"'), "`privacy.unit` must be 'record', 'patient' or 'institution'. Got 'person'"),
     (('kind = "kernel"\nshards', 'kind = "kernal"\nshards'), "Got 'kernal' instead. Did you mean 'kernel'?"),
-    (("queries = 200", "queries = 500"), "`queries` must be between 1 and the public pool's 400 records. Got 500"),
+    (("queries = 200", "queries = 500"), "`aggregation.queries` must be between 1 and the public pool's 400 records. Got 500"),
     (("queries = 200", "queries = 2.5"), "`aggregation.queries` must be a valid integer. Got 2.5"),
     (('set = "digits"', 'set = "faces"'), "`data.set` must be one of 'digits', 'mnist',"),
     (('set = "digits"', 'set = "digits"\nsplit = "paper"'), "`data.split` must stay open"),
-    (("shards = 100", "shards = 2000"), "`shards` must be between 1 and the number of units, 1000. Got 2000"),
+    (("shards = 100", "shards = 2000"), "`teachers.shards` must be between 1 and the number of units, 1000. Got 2000"),
     (('unit = "record"', 'unit = "patient"'), "`unit` of the budget must be the data's, 'record'. Got 'patient'"),
     (('method = "gnmax"', 'method = "gnmax'), "`recipe` must be valid TOML"),
 ]
@@ -558,6 +662,9 @@ def test_every_command_and_option_is_documented(words: str) -> None:
     [
         ("run", "The recipe: a TOML file"),
         ("plan", "A recipe, or its name"),
+        ("plan", "Choose a recipe's [aggregation] on public"),
+        ("reproduce segmentation", "segmentation.md"),
+        ("reproduce segmentation", "nothing is downloaded"),
         ("verify", "A run folder, or its release alone."),
         ("report", "A run folder."),
     ],

@@ -87,9 +87,10 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_features_of_another_run_are_not_taken_up(tmp_path: Path) -> None:
-    many = RECIPE.replace("shards = 1000", "shards = 1001")
+    recipe = parse(RECIPE)
+    many = recipe.model_copy(update={"teachers": recipe.teachers.model_copy(update={"shards": 1001})})  # unread: never checked
     with pytest.raises(RecipeError, match="`shards` must be between 1 and the number of units"):
-        runs.run(parse(many), tmp_path / "run", device="cpu")  # after the pool was looked at
+        runs.run(many, tmp_path / "run", device="cpu")  # after the pool was looked at
     other = parse(RECIPE).model_copy(update={"seed": 1})  # another division: the old pool is private now
     outcome = runs.run(other, tmp_path / "run", device="cpu")
     _, public, _ = runs.loaded(other, None)

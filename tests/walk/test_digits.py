@@ -194,7 +194,7 @@ def test_two_runs_at_once_are_refused(copied: Callable[..., Path]) -> None:
 
 
 def test_another_recipe_on_the_same_book_is_refused(copied: Callable[..., Path]) -> None:
-    with pytest.raises(LedgerError, match="must belong to this run"):
+    with pytest.raises(LedgerError, match="`recipe` must be the one that this folder was begun with"):
         run(embedded("digits-lnmax"), copied(), resume=True)
 
 

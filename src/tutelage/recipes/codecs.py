@@ -13,7 +13,7 @@ from pydantic import Field
 from tutelage.privacy.bounds import Ball, Binary, Bound, Cube, OneHot, Orthant
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import sets
-from tutelage.recipes.sections import Count, Positive, Section, Table, Widths, unknown, validated
+from tutelage.recipes.sections import Count, Positive, Section, Table, Widths, check_widths, unknown, validated
 
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
@@ -34,7 +34,7 @@ class RegionVotesSection(Section):
     """One vote, for a region of the public image or for none."""
 
     kind: str
-    regions: Count
+    regions: Annotated[int, Field(ge=2)]  # one is the whole image: a vote for it says next to nothing
     method: Literal["greys", "levels", "superpixels"] = "greys"
     share: Annotated[float, Field(gt=0, le=1)] = 0.5
 
@@ -167,6 +167,7 @@ def section(table: Table, place: tuple[str, ...] = PLACE, known: tuple[str, ...]
         _check_stretched(section(read.inner, (*place, "inner"), STRETCHED), f"{where}.inner")
     if read.kind == "guided":
         section(read.inner, (*place, "inner"), SHOWN)
+        check_widths(f"{where}.widths", read.widths)
     return read
 
 

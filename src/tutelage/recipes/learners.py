@@ -64,7 +64,7 @@ def known(*, device: str, engine: str = "auto") -> None:
     """Refuse options of other words."""
     for name, value, words in (("device", device, DEVICES), ("engine", engine, ENGINES)):
         if value not in words:
-            raise unknown(name, value, words)
+            raise unknown(name, value, words, meant="cuda" if value.lower() == "gpu" else None)
 
 
 def possible(*, device: str, engine: str = "auto") -> None:

@@ -9,7 +9,7 @@ from typing import Any
 from tutelage.estimators import ESTIMATORS, REGRESSORS
 from tutelage.privacy.errors import RecipeError
 from tutelage.recipes import codecs, sets
-from tutelage.recipes.sections import TRAINED, unknown
+from tutelage.recipes.sections import TRAINED, check_widths, unknown
 
 NETWORKS = ("convnet", "residual")
 SEGMENTERS = ("unet", "regions")
@@ -25,15 +25,27 @@ DEVICES = ("auto", "cpu", "cuda")
 OF_NETWORKS = (*TRAINED, "widths", "augmentation")  # keys of [teachers] that scikit-learn has no use for
 
 
-def check_teachers(section: Any) -> None:
-    """Refuse an unknown kind, and keys that it would ignore."""
+def check_kinds(recipe: Any) -> None:
+    """Hold masks to teachers and students of masks, and labels to their own, before any key of theirs is looked at."""
+    name, teachers, student = recipe.data.set, recipe.teachers.kind, recipe.student.learner
     known = (*ESTIMATORS, *NETWORKS, *SEGMENTERS, RECORDS)
-    if section.kind not in known:
-        raise unknown("teachers.kind", section.kind, known)
+    if teachers not in known:
+        raise unknown("teachers.kind", teachers, known)
+    for place, value, drawing in (("teachers.kind", teachers, SEGMENTERS), ("student.learner", student, DRAWERS)):
+        if recipe.about_masks and value not in drawing:
+            listed = " or ".join(repr(word) for word in drawing)
+            raise RecipeError(f"`{place}` must be {listed} for {name!r}, whose targets are masks. Got {value!r} instead.")
+        if not recipe.about_masks and value in drawing:
+            raise RecipeError(f"`{place}` must be one for labels, which {name!r} has. Got {value!r} instead.")
+
+
+def check_teachers(section: Any) -> None:
+    """Refuse keys that a kind would ignore."""
     _check_network("teachers", section, section.kind == "unet")
     idle = [key for key in OF_NETWORKS if getattr(section, key) is not None]
     if idle and section.kind not in (*NETWORKS, *SEGMENTERS):
         raise RecipeError(f"`teachers.{idle[0]}` must stay open for {section.kind!r}, which is no network. Got a value instead.")
+    check_widths("teachers.widths", section.widths)
 
 
 def _check_network(place: str, section: Any, drawing: bool) -> None:
@@ -78,17 +90,12 @@ def check_student(section: Any) -> None:
         raise unknown("student.kind", section.kind, known)
     if section.widths is not None and section.kind not in NETWORKS and section.learner not in DRAWERS:
         raise RecipeError("`student.widths` must come with a `student.kind` that is a network. Got it alone instead.")
+    check_widths("student.widths", section.widths)
 
 
 def check_masks(recipe: Any) -> None:
-    """Hold masks to teachers, a codec and students of masks, and labels to their own."""
-    name, teachers, student = recipe.data.set, recipe.teachers.kind, recipe.student.learner
-    for place, value, drawing in (("teachers.kind", teachers, SEGMENTERS), ("student.learner", student, DRAWERS)):
-        if recipe.about_masks and value not in drawing:
-            listed = " or ".join(repr(word) for word in drawing)
-            raise RecipeError(f"`{place}` must be {listed} for {name!r}, whose targets are masks. Got {value!r} instead.")
-        if not recipe.about_masks and value in drawing:
-            raise RecipeError(f"`{place}` must be one for labels, which {name!r} has. Got {value!r} instead.")
+    """Hold masks to a codec, a method and a unit of masks, and labels to none of these."""
+    name = recipe.data.set
     if (recipe.codec is not None) != recipe.about_masks:
         rule, got = ("be given", "nothing") if recipe.about_masks else ("stay open", "a table")
         raise RecipeError(f"`codec` must {rule} for {name!r}. Got {got} instead.")
@@ -96,6 +103,19 @@ def check_masks(recipe: Any) -> None:
         _check_sides(recipe)
         _check_door(recipe, recipe.codec.get("kind"))
         _check_unit(recipe)
+
+
+def check_counts(recipe: Any) -> None:
+    """Refuse more questions than there are public records, and more teachers than units, where the set's sizes are known."""
+    if (sizes := sets.counts(recipe.data)) is None:
+        return
+    private, public = sizes
+    queries, shards = recipe.aggregation.queries, recipe.teachers.shards
+    if queries > public and recipe.teachers.kind != RECORDS:  # there they are rounds, as many as one likes
+        rule = f"between 1 and the public pool's {public} records"
+        raise RecipeError(f"`aggregation.queries` must be {rule}. Got {queries!r} instead.")
+    if shards > private:
+        raise RecipeError(f"`teachers.shards` must be between 1 and the number of units, {private}. Got {shards!r} instead.")
 
 
 def _check_unit(recipe: Any) -> None:

@@ -16,7 +16,16 @@ from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Unit
 from tutelage.recipes import codecs, linear, sets
-from tutelage.recipes.names import check_alignment, check_features, check_masks, check_shares, check_teachers, with_drawer
+from tutelage.recipes.names import (
+    check_alignment,
+    check_counts,
+    check_features,
+    check_kinds,
+    check_masks,
+    check_shares,
+    check_teachers,
+    with_drawer,
+)
 from tutelage.recipes.sections import Count, Positive, Section, Size, Table, Widths, placed, validated
 
 # Keys that came later: recipes without them keep their hash.
@@ -216,12 +225,14 @@ def parse(text: str, *, name: str = "the recipe") -> Recipe:
     except RecipeError as error:
         raise RecipeError(placed(str(error), ("aggregation",))) from None
     sets.check_data(recipe.data)
+    check_kinds(recipe)
     check_teachers(recipe.teachers)
     linear.check_student(recipe.student)
     linear.check(recipe)
     if recipe.codec is not None and recipe.about_masks:
         codecs.check(recipe)
     check_masks(recipe)
+    check_counts(recipe)
     check_shares(recipe)
     check_features(recipe)
     check_alignment(recipe)

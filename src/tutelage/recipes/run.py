@@ -13,7 +13,8 @@ from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import digits
 from tutelage.data.provenance import Provenance
 from tutelage.privacy.bounds import Bound, OneHot
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import Error, LedgerError, RecipeError
+from tutelage.privacy.ledger import Ledger
 from tutelage.recipes import codecs, coders, learners, linear, sets
 from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.laid import NAME, laid
@@ -46,6 +47,8 @@ def run(
     """
     learners.require(recipe, device=device, engine=engine)
     folder = RunFolder(out)
+    if resume:
+        _check_begun(recipe, folder)
     private, public, test, origin = gathered(recipe, data, progress, public_data=public_data, kept=folder.private / "scans")
     number = 0 if recipe.about_masks else classes(recipe)
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
@@ -84,6 +87,27 @@ def run(
     with outcome.folder.locked():
         outcome.folder.write_inside(outcome.folder.inside_data, json.dumps(origin.inside(private), indent=2) + "\n")
     return outcome
+
+
+def _check_begun(recipe: Recipe, folder: RunFolder) -> None:
+    """Refuse to go on, before anything is read or fitted, with a folder that another recipe began."""
+    try:
+        with Ledger(folder.book) as book:
+            begun = (book.purpose, book.budget)
+    except Error:
+        return  # no book yet, or a broken one: the run itself says so
+    if begun != (recipe.sha256, recipe.budget()):
+        raise LedgerError(
+            "`recipe` must be the one that this folder was begun with. Got one that was changed since instead: take a new --out."
+        )
+
+
+def unanswered(recipe: Recipe, outcome: Outcome) -> list[str]:
+    """Say that the budget ended before the questions did. Where a test decides what is answered, silence is usual."""
+    answered, asked = outcome.guarantee["labels"]["released"], recipe.aggregation.queries
+    if recipe.how().adaptive or answered >= asked:
+        return []
+    return [f"{answered:,} of {asked:,} questions were answered: the budget was used up."]
 
 
 def _learners(

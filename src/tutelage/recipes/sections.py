@@ -73,20 +73,27 @@ def _read(hint: Any, special: dict[Any, Any]) -> Any:
 
 def nearest(value: object, known: Sequence[str]) -> str:
     """Ask whether the nearest known word was meant, or say nothing."""
-    near = difflib.get_close_matches(str(value).lower().replace("_", "-"), known, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(value).lower().replace("_", "-"), known, n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""
 
 
-def unknown(place: str, value: object, known: Sequence[str]) -> RecipeError:
-    """Refuse a word that is not in a closed table."""
+def unknown(place: str, value: object, known: Sequence[str], *, meant: str | None = None) -> RecipeError:
+    """Refuse a word that is not in a closed table; `meant` is what it stands for elsewhere."""
     listed = ", ".join(repr(name) for name in known)
-    return RecipeError(f"`{place}` must be one of {listed}. Got {value!r} instead.{nearest(value, known)}")
+    hint = nearest(value, known) if meant is None else f" Did you mean {meant!r}?"
+    return RecipeError(f"`{place}` must be one of {listed}. Got {value!r} instead.{hint}")
 
 
 def one_of(known: Sequence[str], value: object) -> PydanticCustomError:
     """Refuse such a word inside a validator; the place is added on the way out."""
     listed = ", ".join(repr(name) for name in known)
     return PydanticCustomError("one_of", "one of {listed}", {"listed": listed, "hint": nearest(value, known)})
+
+
+def check_widths(place: str, widths: Sequence[int] | None) -> None:
+    """Refuse widths that a network's normalisation cannot divide into its 8 groups."""
+    if any(width % 8 for width in widths or ()):
+        raise RecipeError(f"`{place}` must be multiples of 8. Got {widths!r} instead.")
 
 
 def placed(message: str, place: tuple[str, ...]) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 
 from tutelage.data import presets
 from tutelage.data.dataset import Private, Public
+from tutelage.data.digits import POOL, PRIVATE
 from tutelage.data.mapped import HELD
 from tutelage.data.scenes import Scenes
 from tutelage.data.volumes import Volumes
@@ -98,6 +99,15 @@ def _check_folders(section: Any) -> None:
     missing = [key for key in drawn if getattr(section, key) is None]
     if missing:
         raise RecipeError(f"`data.{missing[0]}` must be given: they are drawn from a folder with others. Got nothing instead.")
+
+
+def counts(section: Any) -> tuple[int, int] | None:
+    """Give how many private units and public records there are, where that is known without reading a file."""
+    if section.set == "digits":
+        return PRIVATE, POOL
+    if section.set not in SETS or SETS[section.set].find is not None:  # a patient may have several scans
+        return None
+    return section.private, section.public
 
 
 def shape(section: Any) -> tuple[int, ...]:

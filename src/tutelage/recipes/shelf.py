@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tutelage.privacy.errors import RecipeError
+from tutelage.recipes import sets
 from tutelage.recipes.recipe import Recipe, read
-from tutelage.recipes.run import carried, embedded
+from tutelage.recipes.run import DEMO, carried, embedded
 from tutelage.recipes.sections import nearest
 
 
@@ -23,6 +24,13 @@ def taken(path: Path) -> Recipe:
         f"`recipe` must be a readable TOML file, or one that the package carries: {', '.join(short)}. "
         f"Got {str(path)!r} instead.{nearest(Path(name).name, short)}"
     )
+
+
+def check_templates(place: Path) -> None:
+    """Refuse somebody's silhouettes that are not there or cannot be read, before anything is said or written."""
+    if not place.exists():
+        raise RecipeError(f"`templates` must be a folder that exists. Got {str(place)!r}, which does not, instead.")
+    sets.scenes(embedded(DEMO).data, place).draw(1, seed=0)
 
 
 def of_templates(recipe: Recipe) -> Recipe:
