@@ -167,7 +167,7 @@ def test_plan_says_what_an_officer_needs(tutelage: Call) -> None:
         "so that a teacher hands in 49,152 numbers ≥ 0, cut to a length of 58",
         "teachers: 130",
         "unit: one patient, behind 1 of the teachers; neighbours: all its data is replaced (replace-one)",
-        "μ = 0.719117; best attack at 0.1 % FPR: 0.887 %",
+        "μ = 0.719118; best attack at 0.1 % FPR: 0.887 %",
     ):
         assert words in said
     found = tutelage("plan hippocampus --json").document

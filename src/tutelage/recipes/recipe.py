@@ -54,6 +54,7 @@ class DataSection(Section):
     target: str | None = None
     noise: Annotated[float, Field(ge=0, lt=256)] | None = None
     silhouettes: Literal["drawn", "templates"] | None = None
+    labels: Widths | None = None
     public_directory: str | None = None
     test_directory: str | None = None
     public_data: Literal[True] | None = None

@@ -7,6 +7,7 @@ of the one folder are public (`public_data`). Without either nothing is read.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 import shutil
@@ -30,7 +31,8 @@ from tutelage.recipes.sections import placed, unknown
 Three = tuple[Private, Public, Public]
 COUNTS = ("private", "public", "test")  # of people, or of scenes
 ELSEWHERE = ("public_directory", "test_directory")
-KEYS = ("size", *COUNTS, "target", "noise", "silhouettes", *ELSEWHERE, "public_data")  # of [data], for masks alone
+KEYS = ("size", *COUNTS, "target", "noise", "silhouettes", "labels", *ELSEWHERE, "public_data")  # of [data], for masks alone
+_VOLUMES = (*COUNTS, "directory", "labels", *ELSEWHERE, "public_data")
 _SHAPES = 2000  # drawn scenes that codecs are fitted on: silhouettes are public, and no scene of a study is among these
 _SEEDS = MappingProxyType({"private": 1, "public": 2, "test": 3, "shapes": 4})
 
@@ -49,8 +51,9 @@ class MaskSet:
 SETS: Mapping[str, MaskSet] = MappingProxyType(
     {
         "scenes": MaskSet(("size", *COUNTS), ("target", "noise", "silhouettes", "directory"), 2),
-        "hippocampus": MaskSet(("size",), (*COUNTS, "directory", *ELSEWHERE, "public_data"), 3, Volumes.decathlon),
-        "brats": MaskSet(("size",), (*COUNTS, "directory", *ELSEWHERE, "public_data"), 3, Volumes.brats),
+        "nifti": MaskSet(("size",), _VOLUMES, 3, Volumes.decathlon),  # anybody's, in the folders of the Decathlon
+        "hippocampus": MaskSet(("size",), _VOLUMES, 3, Volumes.decathlon),
+        "brats": MaskSet(("size",), _VOLUMES, 3, Volumes.brats),
     }
 )
 
@@ -220,12 +223,13 @@ def shapes(section: Any, public: Public, *, seed: int) -> Public:
 
 def _divided(section: Any, find: Callable[..., Volumes], directory: str | Path, seed: int) -> Sequence[Volumes]:
     """Divide people, never the scans of one, by the seed and their own names: private, public and test."""
-    size, private, others = tuple(section.size), section.private, [section.public, section.test]
+    private, others = section.private, [section.public, section.test]
+    find = functools.partial(find, size=tuple(section.size), labels=section.labels or ())
     if section.public_directory is None:
-        return _parts(find(directory, size=size), [private, *others], seed, "directory")
+        return _parts(find(directory), [private, *others], seed, "directory")
     bare = section.test_directory is not None  # the pool needs no masks; where the test is drawn from it, it does
-    folders = [find(directory, size=size), find(section.public_directory, size=size, unlabelled=bare)]
-    folders += [find(section.test_directory, size=size)] if bare else []
+    folders = [find(directory), find(section.public_directory, unlabelled=bare)]
+    folders += [find(section.test_directory)] if bare else []
     _check_apart(folders)
     first = _parts(folders[0], [private], seed, "directory")
     if section.test_directory is None:
