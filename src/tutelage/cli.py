@@ -461,7 +461,6 @@ def _show_pate(results: list[Any]) -> None:
 
 @reproduce_app.command("segmentation")
 def reproduce_segmentation(
-    context: typer.Context,
     only: Annotated[list[str] | None, typer.Option(help="A figure or table by its name (components); may be repeated.")] = None,
     small: Annotated[bool, typer.Option("--small", help="Drawn masks of 16×16, for two CPU cores.")] = False,
     data: Annotated[Path, typer.Option(help="Folder with the data sets' files; nothing is downloaded.")] = Path("data"),
@@ -479,8 +478,6 @@ def reproduce_segmentation(
     """Make the papers' figures and tables about masks again: published, at their settings, honest. What is finished is read."""
     from tutelage.reproduction.printing import made, told
 
-    if context.get_parameter_source("data") is ParameterSource.COMMANDLINE and not data.exists():
-        raise RecipeError(f"`data` must be a folder that exists. Got {str(data)!r}, which does not, instead.")
     out = out or Path("runs/segmentation-small" if small else "runs/segmentation")
     with _bars(as_json) as tell:
         findings = made(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 import stat
 from pathlib import Path
 
@@ -57,6 +58,33 @@ def test_a_decathlon_task(tmp_path: Path, ending: str) -> None:
     one = Volumes.decathlon(tmp_path, size=(6, 6, 6), labels=(2,)).public()
     two = Volumes.decathlon(tmp_path, size=(6, 6, 6), labels=(1, 2)).public()
     assert 0 < one.targets.sum() < two.targets.sum() == private.targets.sum()
+
+
+def test_public_scans_need_no_masks(tmp_path: Path) -> None:
+    whole = Volumes.decathlon(task(tmp_path), size=(6, 6, 6)).public()
+    shutil.rmtree(tmp_path / "labelsTr")
+    with pytest.raises(DataError, match="must hold imagesTr and labelsTr"):
+        Volumes.decathlon(tmp_path, size=(6, 6, 6))
+    bare = Volumes.decathlon(tmp_path, size=(6, 6, 6), unlabelled=True)
+    assert bare.public().targets is None
+    assert bare.patients.tolist() == ["organ_000", "organ_001", "organ_002"]
+    np.testing.assert_array_equal(bare.public().inputs, whole.inputs)
+    np.testing.assert_array_equal(bare[1:].public(into=tmp_path / "kept").inputs, whole.inputs[1:])
+    with pytest.raises(DataError, match="`scans` must have masks: teachers learn from them"):
+        bare.private()
+    (tmp_path / "labelsTr").mkdir()  # masks that are missing one by one are a mistake
+    with pytest.raises(DataError, match="must hold imagesTr and labelsTr"):
+        Volumes.decathlon(tmp_path, size=(6, 6, 6), unlabelled=True)
+
+
+def test_brats_scans_without_masks_are_found_by_their_images(tmp_path: Path) -> None:
+    names = ("BraTS2021_00000", "BraTS2021_00002")
+    brats(tmp_path, names, without="seg")
+    with pytest.raises(DataError, match=r"must hold BraTS folders with \*_seg"):
+        Volumes.brats(tmp_path, size=(6, 6, 5))
+    bare = Volumes.brats(tmp_path, size=(6, 6, 5), unlabelled=True)
+    assert (bare.labelled, bare.patients.tolist()) == (False, list(names))
+    assert bare.public().inputs.shape == (2, 4, 6, 6, 5)
 
 
 def test_several_channels(tmp_path: Path) -> None:

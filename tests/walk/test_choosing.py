@@ -101,15 +101,9 @@ def test_what_votes_cost_is_never_more_than_what_any_votes_cost(capsys: pytest.C
     [
         ((RECIPE, "--choose"), "`votes` must be either simulated"),
         (("--choose", "--teacher-accuracy", 0.6), "`recipe` must be given with --choose"),
-        (
-            (RECIPE, "--teacher-accuracy", 0.6),
-            "options for a recipe must be among --epsilon, --records, --json. Got --teacher-accuracy",
-        ),
+        ((RECIPE, "--teacher-accuracy", 0.6), "options for a recipe must be among --epsilon, .* Got --teacher-accuracy"),
         ((RECIPE, "--choose", "--teacher-accuracy", 0.6, "--sigma", 3), "options for a choice .* Got --sigma"),
-        (
-            (RECIPE, "--student-accuracy", 0.6),
-            "options for a recipe must be among --epsilon, --records, --json. Got --student-accuracy",
-        ),
+        ((RECIPE, "--student-accuracy", 0.6), "options for a recipe must be among --epsilon, .* Got --student-accuracy"),
         (
             (RECIPE, "--choose", "--teacher-accuracy", 0.6, "--student-accuracy", 0.6),
             "`student_accuracy` must come .* Got 'gnmax'",

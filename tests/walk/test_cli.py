@@ -285,7 +285,6 @@ def test_folders_that_do_not_exist_are_refused_before_anything_is_said(tutelage:
     said = tutelage("demo --templates", tmp_path / "empty")
     refused(said, "`templates` must hold images in bird/.")
     assert "private scenes" not in said.err
-    refused(tutelage("reproduce segmentation --data", tmp_path / "none"), "`data` must be a folder that exists. Got ")
 
 
 def test_small_figures_have_a_folder_of_their_own(tutelage: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -341,6 +342,35 @@ def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_p
     for name in ("task", "renamed"):
         assert sum(f"4 patients of '{name}' were declared public" in said for said in again.guarantee["warnings"]) == 1
     assert verify(again.folder).against_private_book
+
+
+def test_a_pool_needs_no_masks_where_the_test_has_a_folder(decathlon: Callable[[int], Path], tmp_path: Path) -> None:
+    """What anybody has of their own: private scans with masks, public ones without, and a few to test on."""
+    whole, places = decathlon(10), {"clinic": range(4), "pool": range(4, 7), "test": range(7, 10)}
+    for folder, numbers in places.items():
+        for part in ("imagesTr", "labelsTr"):
+            (tmp_path / folder / part).mkdir(parents=True)
+            for number in numbers:
+                shutil.copy(whole / part / f"h_{number:03d}.nii.gz", tmp_path / folder / part)
+    shutil.rmtree(tmp_path / "pool" / "labelsTr")
+    text = scans().replace('"hippocampus"', f'"nifti"\npublic_directory = "{tmp_path / "pool"}"', 1)
+    text = text.replace("private = 4\n", "").replace("public = 2\n", "").replace("test = 2\n", "")
+    how: dict[str, Any] = {"data": tmp_path / "clinic", "device": "cpu", "engine": "sequential"}
+    with pytest.raises(RecipeError, match=r"`data\.test` must be given"):
+        parse(text)  # a test without masks would score nothing
+    recipe = parse(text.replace("size = [8", f'test_directory = "{tmp_path / "test"}"\nsize = [8'))
+    done = run(recipe, tmp_path / "run", **how)
+    assert done.guarantee["units"] == 4
+    assert {"private student", "control: mean shape, as the student's label"} <= set(done.scores)
+    assert "released masks" not in done.scores  # nobody knows what they should have been
+    assert "public masks" not in report(done.folder).report.read_text(encoding="utf-8")
+    assert verify(done.folder).against_private_book
+    fitted = recipe.model_copy(update={"codec": {**(recipe.codec or {}), "norm": None}})
+    with pytest.raises(DataError, match="`public` must hold masks"):
+        run(fitted, tmp_path / "fitted", **how)
+    shutil.rmtree(tmp_path / "clinic" / "labelsTr")
+    with pytest.raises(DataError, match="`directory` must hold imagesTr and labelsTr"):
+        run(recipe, tmp_path / "bare", **how)
 
 
 @pytest.fixture

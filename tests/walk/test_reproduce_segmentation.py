@@ -291,7 +291,10 @@ def test_full_size_without_files_says_which(
     said = capsys.readouterr().out
     assert "`data` must hold hippocampus" in said
     assert "`data` must hold sisi/raw_images" in said
-    assert "Got 'none' without" in said
+    assert "Got 'none', which does not exist, instead." in said
+    (tmp_path / "none").mkdir()
+    call(*words, monkeypatch=monkeypatch)
+    assert "Got 'none' without any instead." in capsys.readouterr().out
     assert str(tmp_path / "none") not in (tmp_path / "segmentation.md").read_text(encoding="utf-8")
 
 

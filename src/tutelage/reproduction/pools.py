@@ -89,7 +89,7 @@ class Bench:
         if not found:
             raise MissingFiles(
                 f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws), or volumes ({HIPPOCAMPUS}, {BRATS}) "
-                f"that --public-data says are published. Got {self._place} without any instead."
+                f"that --public-data says are published. Got {self._lacking} instead."
             )
         return found
 
@@ -100,7 +100,7 @@ class Bench:
             return Scenes(self.size)
         if not self.draws:
             raise MissingFiles(
-                f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws). Got {self._place} without instead."
+                f"`data` must hold {TEMPLATES} with bird/, cat/ and dog/ (--small draws). Got {self._lacking} instead."
             )
         return Scenes(self.size, templates=self._folder(TEMPLATES))
 
@@ -141,8 +141,11 @@ class Bench:
         return tuple(name for name, place in (("brats", BRATS), ("hippocampus", HIPPOCAMPUS)) if self._has(place))
 
     @property
-    def _place(self) -> str:
-        return "nothing" if self.data is None else repr(self.data.resolve().name)  # the way to it has no place on a page
+    def _lacking(self) -> str:
+        if self.data is None:
+            return "nothing"
+        name = repr(self.data.resolve().name)  # the way to it has no place on a page
+        return f"{name} without any" if self.data.exists() else f"{name}, which does not exist,"
 
     def _has(self, place: Path) -> bool:
         return self.data is not None and (self.data / place).is_dir()
@@ -165,9 +168,7 @@ class Bench:
     def patients(self) -> Scans:
         """Give the volumes for a table: BraTS, else the hippocampus."""
         if not self.volumes:
-            raise MissingFiles(
-                f"`data` must hold {HIPPOCAMPUS} (imagesTr, labelsTr) or {BRATS}. Got {self._place} without instead."
-            )
+            raise MissingFiles(f"`data` must hold {HIPPOCAMPUS} (imagesTr, labelsTr) or {BRATS}. Got {self._lacking} instead.")
         return self.scans[0]
 
     def drawn(self, train: Sequence[int], test: Sequence[int]) -> tuple[Public, Array]:
