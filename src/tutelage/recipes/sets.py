@@ -209,8 +209,8 @@ def _check_objects(test: Public) -> None:
     masks = np.asarray(test.targets)
     if not any(mask.any() for mask in masks):
         raise DataError(
-            f"`test` must hold an object in one mask at least. Got {len(masks)} empty ones instead. Does `data.labels` name "
-            "the object's numbers (without it: all but 0), and does `data.size`, which keeps the middle of a scan, leave the object in?"
+            f"`test` must hold an object in one mask at least. Got {len(masks)} empty ones instead. Does `data.labels` name the "
+            "object's numbers (without it: all but 0), and does `data.size`, which keeps the middle of a scan, leave it in?"
         )
 
 
