@@ -17,14 +17,23 @@ from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
 from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.codecs.rescaled import Rescaled
+from tutelage.features.seeing import Seeing
+from tutelage.features.sight import Sight
 from tutelage.nets.networks import ConvNet
 from tutelage.nets.unet import UNet
 from tutelage.planning import Aggregation
+from tutelage.students.adversarial import Adversarial, AdversarialStudent
 from tutelage.students.consistency import ConsistencyStudent
+from tutelage.students.heir import Heir
 from tutelage.students.latent import Latent, LatentStudent
+from tutelage.students.linear import LinearStudent
 from tutelage.students.masks import MaskStudent
+from tutelage.students.regions import RegionStudent
 from tutelage.teachers.classifier import Classifier
+from tutelage.teachers.records import RecordTeachers
 from tutelage.transfer import transfer
+
+SIGHT = Sight.learn(tt.Public.of(clouds(60, 1)[0]), Seeing(axes=2, bins=3), device="cpu")
 
 
 def untouched(tmp_path: Path) -> bool:
@@ -152,6 +161,16 @@ def test_a_codec_for_masks_about_labels_costs_nothing(codec: Any, tmp_path: Path
 # ── classes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class Knowing:
+    """A student that says how many classes it, or its network, knows."""
+
+    def __init__(self, classes: int | None = None, network: Any = None) -> None:
+        self.classes, self.network = classes, network
+
+    def fit(self, public: Any, labels: Any) -> Any:
+        pytest.fail("the answers were paid for")
+
+
 @pytest.mark.parametrize(
     ("choices", "rule"),
     [
@@ -163,15 +182,15 @@ def test_a_codec_for_masks_about_labels_costs_nothing(codec: Any, tmp_path: Path
             "`codec` must have a class for each of the teachers' 4. Got 3",
         ),
         (
-            {"student": lambda: ConsistencyStudent(classes=2)},
+            {"student": lambda: Knowing(classes=2)},
             "`student` must have as many classes as the codec, 3. Got 2",
         ),
         (
-            {"student": lambda: ConsistencyStudent(ConvNet(classes=2))},
+            {"student": lambda: Knowing(network=ConvNet(classes=2))},
             "`student` must have as many classes as the codec, 3. Got 2",
         ),
         (
-            {"student": lambda: ConsistencyStudent(classes=5), "aggregation": Aggregation("mean")},
+            {"student": lambda: Knowing(classes=5), "aggregation": Aggregation("mean")},
             "`student` must have as many classes as the codec, 3. Got 5",
         ),
     ],
@@ -210,6 +229,78 @@ def test_labels_of_the_pool_that_nobody_knows_may_be_below_zero(tmp_path: Path) 
     pool, truth = clouds(60, 1)
     outcome = labels_transfer(tmp_path, tt.Private.of(*clouds(120, 0)), tt.Public.of(pool, np.where(truth == 0, -1, truth)))
     assert (outcome.labels >= 0).sum() == 30
+
+
+@pytest.mark.parametrize(
+    ("student", "rule"),
+    [
+        (tt.SpreadingStudent, "`student` must be one that learns shares where the method is 'mean'"),
+        (AdversarialStudent, "`student` must be one that learns shares where the method is 'mean'"),
+    ],
+)
+def test_a_student_that_cannot_learn_shares_costs_nothing(student: Any, rule: str, tmp_path: Path) -> None:
+    with pytest.raises(tt.RecipeError, match=rule):
+        tiny_run(tmp_path / "run", student=student, aggregation=Aggregation("mean"))
+    assert untouched(tmp_path)
+
+
+def test_a_student_of_images_about_tables_costs_nothing(tmp_path: Path) -> None:
+    with pytest.raises(tt.RecipeError, match="`public` must hold images for a student that distorts them"):
+        tiny_run(tmp_path / "run", student=ConsistencyStudent)
+    assert untouched(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("student", "rule"),
+    [
+        (ConsistencyStudent(ConvNet(shape=(1, 28, 28))), "`network` must answer one number per class"),
+        (ConsistencyStudent(NETWORK), "`network` must answer one number per class"),
+        (AdversarialStudent(settings=Adversarial(kind="convolutional", generator=(8,) * 5)), "sides are multiples of 32"),
+        (RegionStudent(RegionVotes((8, 8), 4)), r"`inputs` must be images of shape \(channels, \*\(8, 8\)\)"),
+        (RegionStudent(RegionVotes((16, 16), 4), ConvNet(classes=3)), "`network` must answer two numbers about regions"),
+        (
+            Heir(LinearStudent(SIGHT, classes=3), lambda: ConsistencyStudent(NETWORK)),
+            "`network` must answer one number per class",
+        ),
+    ],
+)
+def test_networks_that_do_not_fit_are_refused(student: Any, rule: str) -> None:
+    with pytest.raises((tt.RecipeError, tt.DataError), match=rule):
+        student.check(tt.Public.of(blobs(2, 0)[0]))
+
+
+@pytest.mark.parametrize(
+    "student",
+    [
+        ConsistencyStudent(),
+        ConsistencyStudent(ConvNet(shape=(1, 16, 16), classes=3)),
+        AdversarialStudent(),
+        RegionStudent(RegionVotes((16, 16), 4)),
+        Heir(LinearStudent(SIGHT, classes=3), ConsistencyStudent),
+        Heir(LinearStudent(SIGHT, classes=3), tt.SpreadingStudent),
+    ],
+)
+def test_networks_that_fit_are_let_pass(student: Any) -> None:
+    student.check(tt.Public.of(blobs(2, 0)[0]))
+
+
+@pytest.mark.parametrize(
+    ("codec", "student", "rule"),
+    [
+        (Corrections(9, 3), LinearStudent(SIGHT, classes=3), "`codec` must be for the weights of `teachers`"),
+        (Corrections(SIGHT.width, 3), LinearStudent(SIGHT, classes=2), "`codec` must be for the weights of `student`"),
+        (
+            Corrections(SIGHT.width, 3),
+            Heir(LinearStudent(SIGHT, classes=2), tt.SpreadingStudent),
+            "`codec` must be for the weights of `student`",
+        ),
+    ],
+)
+def test_corrections_of_other_weights_cost_nothing(codec: Any, student: Any, rule: str, tmp_path: Path) -> None:
+    given = {"teachers": RecordTeachers(SIGHT), "codec": codec, "aggregation": Aggregation("mean"), "shards": 120}
+    with pytest.raises(tt.RecipeError, match=rule):
+        labels_transfer(tmp_path, tt.Private.of(*clouds(120, 0)), student=lambda: student, **given)
+    assert untouched(tmp_path)
 
 
 # ── kinds ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

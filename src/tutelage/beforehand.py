@@ -83,8 +83,12 @@ def check_classes(
 
     Who may vote for a class or learn it is read from teachers and student; of private labels nothing is told.
     """
+    if isinstance(codec, Corrections):
+        _check_widths(codec, teachers, getattr(learner, "linear", learner))
     if not isinstance(codec, Votes):
         return
+    if shares and not getattr(learner, "learns_shares", True):
+        raise RecipeError(f"`student` must be one that learns shares where the method is 'mean'. Got {_named(learner)} instead.")
     number, voted, learned = codec.classes, _classes(teachers), _classes(learner)
     if voted is not None and voted > number:
         raise RecipeError(f"`codec` must have a class for each of the teachers' {voted}. Got {number} instead.")
@@ -95,6 +99,14 @@ def check_classes(
             raise RecipeError(f"`codec` must have a class for every label of `{name}`. Got {number} classes instead.")
     if not _fit(private.targets, number):
         raise DataError(f"`targets` must be whole numbers from 0 to {number - 1}, as the codec has classes. Got others instead.")
+
+
+def _check_widths(codec: Corrections, teachers: Any, learner: Any) -> None:
+    """Refuse teachers or a student with other features or other classes than corrections are laid out for."""
+    for name, part in (("teachers", teachers), ("student", learner)):
+        seen = getattr(getattr(part, "sight", None), "width", codec.width), _classes(part) or codec.classes
+        if seen != (codec.width, codec.classes):
+            raise RecipeError(f"`codec` must be for the weights of `{name}`, {seen}. Got {(codec.width, codec.classes)} instead.")
 
 
 def _fit(labels: npt.NDArray[Any], classes: int, *, unknown: bool = False) -> bool:

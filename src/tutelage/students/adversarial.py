@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tutelage.data.dataset import Public
 from tutelage.nets.compiling import Replayed
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.model import Model, Taught
@@ -68,11 +69,17 @@ class Adversarial:
 class AdversarialStudent(Taught):
     """Learn labels, and what real images look like, from answers and the unanswered pool."""
 
+    learns_shares = False
+
     def __init__(
         self, *, settings: Adversarial | None = None, classes: int | None = None, device: str = "auto", seed: int = 0
     ) -> None:
         self.settings, self.classes, self.device, self.seed = settings or Adversarial(), classes, device, seed
         super().__init__()
+
+    def check(self, public: Public) -> None:
+        """Refuse a pool that its players could not see or draw: its answers are still to be paid for."""
+        self.settings.players.factory(tuple(as_inputs(public.inputs[:1]).shape[1:]), self.classes or 2)
 
     def fit(self, public: Any, labels: Any, answered: Any = None, *, progress: Progress | None = None) -> AdversarialStudent:
         """Learn from public inputs (a Public or an array) and labels (records,); -1, or a false `answered`, is no answer."""

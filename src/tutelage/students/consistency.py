@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.data.dataset import Public
+from tutelage.nets.answering import answer
 from tutelage.nets.augmentation import DIGITS, Augmentation
 from tutelage.nets.compiling import Replayed
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
@@ -104,6 +106,15 @@ class ConsistencyStudent(Taught):
         self.device, self.seed = device, seed
         super().__init__()
 
+    def check(self, public: Public) -> None:
+        """Refuse a pool that it could not learn from: its answers are still to be paid for."""
+        some = as_inputs(public.inputs[:1])
+        self._check_images(some)
+        shape = tuple(some.shape[1:])
+        found = answer(self._factory(some, self.classes or 2), shape)
+        if found is None or len(found) != 1:
+            raise RecipeError(f"`network` must answer one number per class of images of shape {shape}. Got one that does not.")
+
     def fit(self, public: Any, labels: Any, answered: Any = None, *, progress: Progress | None = None) -> ConsistencyStudent:
         """Learn from public inputs (a Public or an array) and labels (records,); -1, or a false `answered`, is no answer.
 
@@ -117,16 +128,22 @@ class ConsistencyStudent(Taught):
                 "`labels` must have one entry per input and at least one answer. "
                 f"Got {len(answers)} for {len(inputs)} inputs and {known} instead."
             )
+        self._check_images(inputs)
+        classes = self.classes or getattr(self.network, "classes", None) or _classes(answers)
+        if answers.ndim == 2 and answers.shape[1] != classes:
+            raise DataError(f"`labels` must be shares of the network's {classes} classes. Got {answers.shape[1]} instead.")
+        factory = self._factory(inputs, classes)
+        self._model = self._train(factory, as_float(inputs), answers, classes, progress)
+        return self
+
+    def _check_images(self, inputs: Tensor) -> None:
         if inputs.ndim != 4:
             raise RecipeError(
                 f"`public` must hold images for a student that distorts them. Got {inputs.ndim} dimensions instead."
             )
-        classes = self.classes or getattr(self.network, "classes", None) or _classes(answers)
-        if answers.ndim == 2 and answers.shape[1] != classes:
-            raise DataError(f"`labels` must be shares of the network's {classes} classes. Got {answers.shape[1]} instead.")
-        factory = self.network or ConvNet(shape=tuple(inputs.shape[1:]), classes=classes, widths=(32, 64, 128), hidden=128)
-        self._model = self._train(factory, as_float(inputs), answers, classes, progress)
-        return self
+
+    def _factory(self, inputs: Tensor, classes: int) -> Factory:
+        return self.network or ConvNet(shape=tuple(inputs.shape[1:]), classes=classes, widths=(32, 64, 128), hidden=128)
 
     def _train(self, factory: Factory, inputs: Tensor, answers: Tensor, classes: int, progress: Progress | None) -> Model:
         """Take the steps; the averaged weights are the model."""

@@ -32,6 +32,12 @@ class Heir:
         check_sure(sure)
         self.linear, self.student, self.sure = linear, student, sure
 
+    def check(self, public: Public) -> None:
+        """Refuse a pool that the heir could not learn from: the weights are still to be paid for."""
+        learner = self.student()
+        if hasattr(learner, "check"):
+            learner.check(public)
+
     def fit(self, public: Public, answers: Array, *, progress: Progress | None = None) -> Inherited:
         """Learn from weights (width, classes) that were released. Labels are refused: they could only be private ones."""
         wanted = (self.linear.sight.width, self.linear.classes)

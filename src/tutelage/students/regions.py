@@ -10,6 +10,7 @@ import torch
 
 from tutelage.answers import Answers
 from tutelage.data.dataset import Public
+from tutelage.nets.answering import answer
 from tutelage.nets.crops import CHANNELS, SIDE, SILHOUETTES, Crops, Cut, crops_of
 from tutelage.nets.inputs import pick_device
 from tutelage.nets.networks import ConvNet, Factory
@@ -47,6 +48,13 @@ class RegionStudent:
         self.cut, self.side, self.training, self.members = cut, side, training, members
         self.network = network or ConvNet(shape=(CHANNELS, side, side), classes=2, widths=WIDTHS)
         self.threshold, self.device, self.seed = threshold, device, seed
+
+    def check(self, public: Public) -> None:
+        """Refuse a pool that cannot be cut, and a network that has no answer for its regions."""
+        self.cut.seeing(np.asarray(public.inputs[:1]))
+        shape = (CHANNELS, self.side, self.side)
+        if answer(self.network, shape) != (2,):
+            raise RecipeError(f"`network` must answer two numbers about regions of shape {shape}. Got one that does not instead.")
 
     def fit(self, public: Public, answers: Answers, *, progress: Progress | None = None) -> RegionModel:
         """Learn from one set of answers."""

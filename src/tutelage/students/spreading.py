@@ -23,6 +23,8 @@ class SpreadingStudent:
     Spreading outvotes single wrong labels: an answer that disagrees with its neighbours gives way (clamping below 1).
     """
 
+    learns_shares = False
+
     def __init__(self, kind: str = "kernel", *, neighbours: int = 7, clamping: float = 0.8, seed: int = 0) -> None:
         self.kind, self.neighbours, self.clamping, self.seed = kind, neighbours, clamping, seed
         self._student = SupervisedStudent(kind, seed=seed)
