@@ -12,6 +12,7 @@ from tests.walk.tiny import CLASSES, MeanTeachers, clouds, tiny_run
 from tests.walk.tiny_masks import POOL, Painters, mask_run
 
 import tutelage as tt
+from tutelage.beforehand import check_records
 from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
@@ -104,6 +105,15 @@ def test_records_of_another_shape_than_the_pool_s_cost_nothing(which: str, tmp_p
     with pytest.raises(tt.RecipeError, match=rule):
         masks_transfer(tmp_path, parts)
     assert untouched(tmp_path)
+
+
+def test_grey_records_may_come_without_their_channel() -> None:
+    images, masks = blobs(4, 0)
+    grey = images[:, 0]
+    for private, pool in ((images, grey), (grey, images), (grey, grey)):
+        check_records(tt.Private.of(private, masks), tt.Public.of(pool), tt.Public.of(images, masks))
+    with pytest.raises(tt.RecipeError, match="must have records of the pool's shape"):
+        check_records(tt.Private.of(grey, masks), tt.Public.of(np.repeat(images, 3, axis=1)), None)
 
 
 @pytest.mark.parametrize("which", ["public", "test"])

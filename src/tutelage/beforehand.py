@@ -47,12 +47,17 @@ def check_records(private: Private, public: Public, test: Public | None) -> None
     """Refuse records and targets of several shapes: teachers look at the pool's, controls compare pixel by pixel."""
     wanted, target = public.inputs.shape[1:], private.targets.shape[1:]
     for name, data in (("private", private), ("test", test)):
-        if data is not None and data.inputs.shape[1:] != wanted:
+        if data is not None and _bare(data.inputs.shape[1:]) != _bare(wanted):
             raise RecipeError(f"`{name}` must have records of the pool's shape {wanted}. Got {data.inputs.shape[1:]} instead.")
     for name, known in (("public", public), ("test", test)):
         if known is not None and known.targets is not None and known.targets.shape[1:] != target:
             got = known.targets.shape[1:]
             raise RecipeError(f"`{name}` must have targets of the private ones' shape {target}. Got {got} instead.")
+
+
+def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Leave out the one channel of grey images, which may come without it."""
+    return shape[1:] if len(shape) > 2 and shape[0] == 1 else shape
 
 
 def check_codec(codec: Any, private: Private) -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from tutelage.nets import answering
 from tutelage.nets.answering import answer
 from tutelage.nets.networks import ConvNet
 from tutelage.nets.unet import UNet
@@ -41,7 +42,11 @@ def two(x: Any = None) -> nn.Module:
         (two, (3,), None),
     ],
 )
-def test_the_answer_s_shape(factory: Any, shape: tuple[int, ...], expected: Any) -> None:
+@pytest.mark.parametrize("large", [0, 1 << 18])
+def test_the_answer_s_shape(
+    factory: Any, shape: tuple[int, ...], expected: Any, large: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "LARGE", large)
     assert answer(factory, shape) == expected
 
 
@@ -53,3 +58,35 @@ def test_nothing_is_computed_drawn_or_taken_away() -> None:
     assert same.weight.device.type == "cpu"
     assert same.training
     assert torch.equal(torch.get_rng_state(), before)
+
+
+class Asked(nn.Module):
+    """Note where it is asked, and answer there, or only where there are numbers."""
+
+    def __init__(self, hangs_on_values: bool) -> None:
+        super().__init__()
+        self.places: list[str] = []
+        self.hangs_on_values = hangs_on_values
+
+    def __deepcopy__(self, memo: object) -> Asked:
+        copied = Asked(self.hangs_on_values)
+        copied.places = self.places
+        return copied
+
+    def forward(self, records: Tensor) -> Tensor:
+        self.places.append(records.device.type)
+        if self.hangs_on_values and float(records.sum()) > 0:
+            return records
+        return records[:, :1]
+
+
+@pytest.mark.parametrize(
+    ("large", "hangs", "places"), [(9, False, ["cpu"]), (7, False, ["meta"]), (7, True, ["meta", "cpu"]), (9, True, ["cpu"])]
+)
+def test_nothing_is_computed_to_see_the_shape_of_a_large_answer(
+    large: int, hangs: bool, places: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answering, "LARGE", large)
+    network = Asked(hangs)
+    assert answering.blank(network, (2, 4)).shape == (1, 1, 4)
+    assert network.places == places

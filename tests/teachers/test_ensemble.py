@@ -231,35 +231,3 @@ def test_a_warp_serves_classifiers_too(task) -> None:
 def test_inputs_with_their_channels_first_pass_untouched(shape: tuple[int, ...]) -> None:
     given = np.zeros(shape, dtype=np.float32)
     assert as_inputs(given).shape == shape
-
-
-class Asked(nn.Module):
-    """Note where it is asked, and answer there, or only where there are numbers."""
-
-    def __init__(self, hangs_on_values: bool) -> None:
-        super().__init__()
-        self.places: list[str] = []
-        self.hangs_on_values = hangs_on_values
-
-    def __deepcopy__(self, memo: object) -> "Asked":
-        copied = Asked(self.hangs_on_values)
-        copied.places = self.places
-        return copied
-
-    def forward(self, records: torch.Tensor) -> torch.Tensor:
-        self.places.append(records.device.type)
-        if self.hangs_on_values and float(records.sum()) > 0:
-            return records
-        return records[:, :1]
-
-
-@pytest.mark.parametrize(
-    ("large", "hangs", "places"), [(9, False, ["cpu"]), (7, False, ["meta"]), (7, True, ["meta", "cpu"]), (9, True, ["cpu"])]
-)
-def test_nothing_is_computed_to_see_the_shape_of_a_large_answer(
-    large: int, hangs: bool, places: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ensemble_module, "LARGE", large)
-    network = Asked(hangs)
-    assert ensemble_module.trial(network, torch.ones(5, 2, 4)) == (1, 4)
-    assert network.places == places

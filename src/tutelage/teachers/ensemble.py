@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tutelage.data.mapped import each
+from tutelage.nets.answering import blank
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, checked, describe, restore
@@ -33,7 +34,6 @@ Progress = Callable[[int, int], None]
 VOTES = 16_384  # network evaluations in flight at once on a GPU
 SHARES = 65_536  # the same for shares of small pictures, in bfloat16
 QUERIES = 512  # inputs per forward pass on a CPU: what its caches like
-LARGE = 1 << 18  # numbers of a record that are not worth computing an answer to, only to see its shape
 PIXELS = {"cuda": 2**22, "cpu": 2**18}  # of masks in flight at once: networks times inputs times pixels
 
 log = logging.getLogger("tutelage.teachers")
@@ -256,7 +256,7 @@ def trial(network: nn.Module, records: Source) -> tuple[int, ...]:
     """Ask about one blank record to see the shape of an answer: (classes, ...)."""
     shape = tuple(records.shape[1:])
     try:
-        answer = _outlined(network, shape)
+        answer = blank(network, shape)
     except RuntimeError as error:
         raise RecipeError(
             f"`factory` must build a network for inputs of shape {shape}. Got one that fails on them instead."
@@ -264,20 +264,6 @@ def trial(network: nn.Module, records: Source) -> tuple[int, ...]:
     if not isinstance(answer, Tensor):
         raise RecipeError(f"`factory` must build a network that answers with one tensor. Got {type(answer).__name__} instead.")
     return tuple(answer.shape[1:])
-
-
-def _outlined(network: nn.Module, shape: tuple[int, ...]) -> Any:
-    """Answer, about a large record in outline alone: to compute it for a window of a brain would take a CPU seconds, every time.
-
-    A network that hangs on values, or on what has no outline, is asked for real.
-    """
-    with torch.no_grad():
-        if math.prod(shape) > LARGE:
-            try:
-                return copy.deepcopy(network).to("meta").eval()(torch.zeros(1, *shape, device="meta"))
-            except Exception:  # whatever somebody else's code raises where there are no numbers
-                pass
-        return network.eval()(torch.zeros(1, *shape))
 
 
 def as_targets(network: nn.Module, records: Source, targets: Any, training: Training) -> Source:
