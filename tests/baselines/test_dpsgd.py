@@ -52,7 +52,8 @@ def test_one_unit_moves_the_sum_by_no_more_than_the_sensitivity(poison: float, t
     before = clipped_sum(plan, Private.of(records, marks, units=units, unit="patient"))
     records, marks = records.copy(), marks.copy()
     records[[1, 7]], marks[[1, 7]] = poison, 1 - marks[[1, 7]]
-    after = clipped_sum(plan, Private.of(records, marks, units=units, unit="patient"))
+    poisoned = Private(records, marks, np.array(units), "patient")  # `of` would refuse what is no number
+    after = clipped_sum(plan, poisoned)
     moved = float((after - before).norm())
     assert torch.isfinite(after).all()
     assert 0 < moved <= plan.sensitivity()

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.baselines.gradients import Weights, half
+from tutelage.nets.layers import Halve, Standardise
 from tutelage.nets.losses import measure
-from tutelage.nets.slices import Slices
+from tutelage.nets.networks import Block
+from tutelage.nets.unet import Levels, Twice
 
 WEIGHTED = (nn.Conv2d, nn.Conv3d, nn.Linear, nn.GroupNorm)
 PLAIN = (nn.Sequential, nn.ModuleList, nn.ReLU, nn.Identity, nn.Flatten, nn.AdaptiveAvgPool2d)
+OWN = (Levels, Twice, Block, Halve, Standardise)  # that leave a record where it stands; `Slices` puts slices in its place
 
 
 def sampler(layer: nn.Module, device: torch.device) -> Any:
@@ -67,10 +70,7 @@ def _known(layer: nn.Module) -> bool:
         return False
     if isinstance(layer, nn.Flatten) and layer.start_dim != 1:
         return False
-    if isinstance(layer, Slices):  # its layers see slices in place of records
-        return False
-    own = type(layer).__module__.startswith("tutelage.nets.") and not list(layer.parameters(recurse=False))
-    return own or type(layer) in (*WEIGHTED, *PLAIN)
+    return type(layer) in (*WEIGHTED, *PLAIN, *OWN)
 
 
 def backward_gradients(network: nn.Module, weights: Weights, images: Tensor, targets: Tensor) -> Weights:
