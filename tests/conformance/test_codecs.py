@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -115,6 +117,22 @@ def test_votes_for_regions(method: Any, shape: tuple[int, ...]) -> None:
     check_codec(seen, predictions, public.inputs, seen.encode(predictions)[0].argmax(axis=-1))
     check_masks(seen, shape, queries=5)
     assert repr(codec.seeing(public.inputs)) == repr(seen)
+
+
+def test_every_codec_goes_through_the_suite() -> None:
+    """One that is added must be named in a file that calls it."""
+    root = Path(__file__).parents[2]
+    texts = [path.read_text(encoding="utf-8") for path in (root / "tests").rglob("test_*.py")]
+    called = " ".join(text for text in texts if "check_codec(" in text)
+    found = []
+    for path in sorted((root / "src/tutelage/codecs").glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and {"bound", "encode", "decode"} <= {
+                getattr(inside, "name", "") for inside in node.body
+            }:
+                found.append(node.name)
+    assert len(found) > 10
+    assert [name for name in found if name not in called] == []
 
 
 # ── memory ────────────────────────────────────────────────────────────────────────────────────────────────────────────

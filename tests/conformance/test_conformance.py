@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from tests.conformance.suites import check_bound, check_codec, check_furthest, check_mechanism, check_noise
 
+from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.votes import Votes
 from tutelage.privacy.bounds import Ball, Binary, Bound, Cube, OneHot, Orthant, Simplex
 from tutelage.privacy.events import Event, Gaussian, NonPrivate
@@ -67,6 +68,12 @@ def test_diameters_are_reached(bound: Bound, one: Any, other: Any, norm: float) 
 def test_votes(classes: int, dtype: type) -> None:
     labels = np.random.default_rng(2).integers(0, classes, (6, 9)).astype(dtype)
     check_codec(Votes(classes), labels, np.zeros((9, 3)), labels[0])
+
+
+def test_corrections() -> None:
+    short = np.random.default_rng(2).normal(0, 0.01, (4, 3, 5, 3))  # teachers shorten theirs themselves (teachers.records)
+    codec = Corrections(5, 3)
+    check_codec(codec, short, np.zeros((3, 5)), codec.encode(short).mean(axis=0))
 
 
 def ballots_for(mechanism: Any) -> np.ndarray:
