@@ -167,10 +167,9 @@ def preset(section: Any, shape: tuple[int, ...]) -> Any:
     return found
 
 
-def _learned_through(recipe: Recipe) -> tuple[int, ...] | None:
+def _learned_through(recipe: Recipe, window: tuple[int, ...] | None) -> tuple[int, ...] | None:
     """Give the window of a student that learns from windows; one that learns from codes must see a whole mask."""
-    found: tuple[int, ...] | None = settings(recipe)["window"] if recipe.student.learner == "masks" else None
-    return found
+    return window if recipe.student.learner == "masks" else None
 
 
 def teachers(recipe: Recipe, inputs: Any, *, device: str, engine: Any, checkpoint: Path) -> Any:
@@ -199,7 +198,7 @@ def student(recipe: Recipe, public: Public, *, device: str) -> Callable[[], Any]
 
     kind: Any = {"masks": MaskStudent, "latent": LatentStudent}[recipe.student.learner]
     given = settings(recipe)
-    factory = network(recipe.student, public.inputs, "student", _learned_through(recipe))
+    factory = network(recipe.student, public.inputs, "student", _learned_through(recipe, given["window"]))
     if given["threshold"] == "public":
         place = f"student.{recipe.student.learner}"
         if public.targets is None:
@@ -218,19 +217,20 @@ def check(recipe: Recipe) -> None:
     from tutelage.nets.masks import looked_at
 
     training(recipe)
-    settings(recipe)
+    told, space = settings(recipe), sets.shape(recipe.data)
     for place, section in (("teachers", recipe.teachers), ("student", recipe.student)):
         if section.kind == regions.KIND:
             regions.network(section, place)
             continue
-        window = recipe.teachers.window if section is recipe.teachers else settings(recipe)["window"]
-        space = sets.shape(recipe.data)
+        window = recipe.teachers.window if section is recipe.teachers else told["window"]
         if window is not None and len(window) != len(space):  # the teachers' was looked at before
             where = f"student.{recipe.student.learner}.window"
             raise RecipeError(f"`{where}` must have {len(space)} sizes, one per side. Got {window!r} instead.")
         channels = 1 if section.network is None else PRESETS[section.network][1]
-        learned = window if section is recipe.teachers else _learned_through(recipe)
-        for seen in {learned, window}:  # a student that learns from codes sees whole masks, and is asked through its window
+        learned = window if section is recipe.teachers else _learned_through(recipe, window)
+        for seen in dict.fromkeys(
+            (learned, window)
+        ):  # a student that learns from codes sees whole masks, and is asked through its window
             _fitting(section, (channels, *looked_at(seen, space)), place)
     _check_codec(recipe)
 

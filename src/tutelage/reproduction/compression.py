@@ -190,7 +190,7 @@ def _curves(bench: Bench, name: str, public: Public, fresh: Array) -> tuple[draw
         bench.say(f"{name}: linear codecs", place, len(LINEAR))
     if name != "scenes":
         every = blocked(known, bench.named(name).block(BLOCK), counts[-1])
-        one = every[max(min(every), max((count for count in every if count <= KEPT), default=0))]
+        one = every[max((count for count in every if count <= KEPT), default=min(every))]
         for title, clip in ((BLOCKED, "volume"), (APART, "block")):
             left[title] = (list(every), [quality(replace(codec, clip=clip), valid, fresh, 0.0) for codec in every.values()])
             noisy = replace(one, clip=clip)

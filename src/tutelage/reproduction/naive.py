@@ -27,7 +27,7 @@ SIGMAS = (0.01, 0.03, 0.1, LATER.point, 0.2, 0.3, 0.5, 1.0)  # the one in the mi
 
 
 def naive(bench: Bench) -> Finding:
-    """000 Fig. 2: cross-entropy over the noise, for noise on the mask itself, PCA by the criterion, and autoencoders."""
+    """Make 000 Fig. 2: cross-entropy over the noise, for noise on the mask itself, PCA by the criterion, and autoencoders."""
     every = {name: entropies(bench, name) for name in bench.sets}
     labels = {"xscale": "log", "yscale": "log", "xlabel": "σ, in the unit ball", "ylabel": "cross-entropy per pixel"}
     groups = [(found, {**labels, "title": name, "epsilons": LATER.ticks(SIGMAS)}) for name, found in every.items()]
