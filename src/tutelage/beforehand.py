@@ -17,6 +17,13 @@ from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Adjacency
 
 
+def check(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any, queries: int) -> None:
+    """Refuse what is not of its kind, data that the budget does not speak about, and a codec for other targets."""
+    check_kinds(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget)
+    check_fit(private, public, budget, queries, codec)
+    check_codec(codec, private)
+
+
 def check_kinds(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any) -> None:
     """Refuse what is not of its kind: two that were exchanged, an object where what makes it is asked for, nothing."""
     for name, value, kind in (("private", private, Private), ("public", public, Public), ("budget", budget, Budget)):

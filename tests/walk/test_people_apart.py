@@ -28,7 +28,15 @@ def scans(folder: Path, names: list[str]) -> Path:
 
 
 def section(**keys: Any) -> SimpleNamespace:
-    told = {"size": (4, 4, 4), "private": None, "public": 3, "test": 2, "public_directory": None, "test_directory": None}
+    told = {
+        "size": (4, 4, 4),
+        "labels": None,
+        "private": None,
+        "public": 3,
+        "test": 2,
+        "public_directory": None,
+        "test_directory": None,
+    }
     return SimpleNamespace(**{**told, **keys})
 
 
