@@ -65,7 +65,7 @@ def main() -> None:
         print(figures["rows"][-1], flush=True)
         result.write(f"corrections.{given.set}", figures)  # a run that is stopped has shown something
     student = LinearStudent(sight, classes=codec.classes, rounds=rounds, rate=codec.rate)
-    everything = Public.of(private.inputs, source="private, for the control alone")
+    everything = Public(private.inputs, source="private, for the control alone")
     free, clipped = student.fit_all(everything, private.targets, clips=(None, codec.clip))
     figures |= {"not private": accuracy(free), "no noise, clipped": accuracy(clipped)}
     print(result.write(f"corrections.{given.set}", figures), figures)

@@ -390,7 +390,7 @@ def study_rows(study: Study, how: argparse.Namespace) -> None:
     book.row(what="ensemble, no noise", dice=round(ensemble, 4), pool=round(asked_of, 4))
     if not how.no_controls:
         plain = MaskStudent(network, training=learning(how), device=how.device, seed=book.seed)
-        everything = Public.of(private.inputs, source="private, for the control alone")
+        everything = Public(private.inputs, source="private, for the control alone")
         book.scored("non-private", plain.fit(everything, Answers.exact(private.targets)).predict(test.inputs), test.targets)
         helped = plain.fit(public.unlabelled(), Answers.exact(public.targets))  # for codecs that need these masks
         book.scored("public masks alone", helped.predict(test.inputs), test.targets)

@@ -140,7 +140,7 @@ def _classes(of: Any) -> int | None:
 def _space(codec: Any) -> tuple[int, ...] | None:
     """Give the shape of the masks that a codec, or one inside it, is made for; none where it is made for labels."""
     shape = getattr(codec, "shape", None)
-    if isinstance(shape, tuple):
+    if isinstance(shape, tuple) and type(codec).__module__.startswith("tutelage.codecs."):  # another's may be of anything
         return shape
     inside = (_space(inner) for name in ("filter", "codec") if (inner := getattr(codec, name, None)) is not None)
     return next((found for found in inside if found is not None), None)

@@ -307,10 +307,13 @@ class Aggregation:
         held = bisect.bisect_left(range(1, queries + 1), x=True, key=lambda count: not fits(count))
         what = "questions, if all pass the test" if self.adaptive else "answers"
         _, limit = self._least(budget, queries, teachers, bound)
-        return f"the budget of ε = {budget.epsilon:g} holds {held:,} of {queries:,} {what}; {limit} fits what is planned."
+        told = f"the budget of ε = {budget.epsilon:g} holds {held:,} of {queries:,} {what}; {limit}"
+        return f"{told} fits what is planned." if self.selection is None else f"{told}."
 
     def _least(self, budget: Budget, queries: int, teachers: int, bound: Bound) -> tuple[str, str]:
         """Name the key of the noise, and say with how little of it so many questions fit: as the calibration has it."""
+        if self.selection is not None:  # what the choice costs hangs on this noise, too
+            return "sigma", "left open, it is calibrated beside the selection"
         mechanism, _ = replace(self, sigma=None, gamma=None, selection=None)._calibrated(budget, queries, teachers, bound)
         if isinstance(mechanism, LNMax):
             return "gamma", f"γ ≤ {_rounded(mechanism.gamma, math.floor):.4g}"

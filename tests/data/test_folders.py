@@ -77,6 +77,24 @@ def test_a_patients_folder_may_be_a_link(clinic, tmp_path_factory):
     assert private_from_folder(clinic, unit="patient").units.tolist() == ["anna", "anna", "carl", "anna", "bert"]
 
 
+def test_one_folder_is_not_two_patients(clinic, tmp_path_factory):
+    store = tmp_path_factory.mktemp("store")
+    picture(store / "01.png", 50)
+    (clinic / "benign" / "carl").symlink_to(store)
+    (clinic / "malignant" / "dora").symlink_to(store)
+    with pytest.raises(DataError, match=r"must be in the folder once\. Got 1 that links lead to a second time"):
+        private_from_folder(clinic, unit="patient")
+
+
+def test_what_a_link_leads_to_is_not_public(clinic, tmp_path_factory):
+    store = tmp_path_factory.mktemp("store")
+    picture(store / "01.png", 50)
+    before = len(public_from_folder(clinic))
+    (clinic / "benign" / "carl").symlink_to(store)
+    assert len(public_from_folder(clinic)) == before
+    assert len(private_from_folder(clinic)) == before + 1
+
+
 @pytest.mark.parametrize("size", [64, (64,), (0, 64), (64, 64, 3), (64.0, 64)])
 def test_refuses_a_size_that_is_none(clinic, size):
     with pytest.raises(RecipeError, match="`size` must be"):

@@ -60,6 +60,15 @@ def test_a_decathlon_task(tmp_path: Path, ending: str) -> None:
     assert 0 < one.targets.sum() < two.targets.sum() == private.targets.sum()
 
 
+def test_names_of_anybody_s_are_not_read_as_those_of_the_public_sets(tmp_path: Path) -> None:
+    for number in (1, 2, 3):
+        for part in ("imagesTr", "labelsTr"):
+            save(tmp_path / part / f"hippocampus_{number:03d}.nii.gz", np.ones((4, 4, 4), np.uint8))
+    told = {guess: Volumes.decathlon(tmp_path, size=(4, 4, 4), guess=guess).patients for guess in (True, False)}
+    assert len(set(told[True])) == 2  # two sides of one head
+    assert told[False].tolist() == ["hippocampus_001", "hippocampus_002", "hippocampus_003"]
+
+
 def test_public_scans_need_no_masks(tmp_path: Path) -> None:
     whole = Volumes.decathlon(task(tmp_path), size=(6, 6, 6)).public()
     shutil.rmtree(tmp_path / "labelsTr")
@@ -134,9 +143,7 @@ def test_images_and_masks_lie_in_one_place(tmp_path: Path) -> None:
     public = Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     assert np.array_equal(public.inputs[0, 0] > 0, public.targets[0] > 0)
     save(tmp_path / "imagesTr" / "smith_001.nii.gz", image, np.diag([-1.0, 1.0, 1.0, 1.0]))  # three voxels away from the mask
-    with pytest.raises(
-        DataError, match=r"another place for scan 1 of '.*' \(its masks in alphabetical order, counted from 1\)"
-    ) as caught:
+    with pytest.raises(DataError, match=r"another place for scan 1 of '.*' \(in alphabetical order, counted from 1\)") as caught:
         Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     assert "smith" not in str(caught.value)
 

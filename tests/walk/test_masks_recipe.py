@@ -344,6 +344,14 @@ def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_p
     assert verify(again.folder).against_private_book
 
 
+def recipe_of(text: str, folder: Path) -> str:
+    return text.replace("size = [8", f'test_directory = "{folder / "test"}"\nsize = [8')
+
+
+def told(done: Any) -> list[str]:
+    return list(done.guarantee["warnings"])
+
+
 def test_a_pool_needs_no_masks_where_the_test_has_a_folder(decathlon: Callable[[int], Path], tmp_path: Path) -> None:
     """What anybody has of their own: private scans with masks, public ones without, and a few to test on."""
     whole, places = decathlon(10), {"clinic": range(4), "pool": range(4, 7), "test": range(7, 10)}
@@ -358,13 +366,18 @@ def test_a_pool_needs_no_masks_where_the_test_has_a_folder(decathlon: Callable[[
     how: dict[str, Any] = {"data": tmp_path / "clinic", "device": "cpu", "engine": "sequential"}
     with pytest.raises(RecipeError, match=r"`data\.test` must be given"):
         parse(text)  # a test without masks would score nothing
-    recipe = parse(text.replace("size = [8", f'test_directory = "{tmp_path / "test"}"\nsize = [8'))
+    recipe = parse(recipe_of(text, tmp_path))
     done = run(recipe, tmp_path / "run", **how)
     assert done.guarantee["units"] == 4
+    assert "Every scan of 'clinic' counts as a patient of its own: no patients.csv there says whose is whose." in told(done)
     assert {"private student", "control: mean shape, as the student's label"} <= set(done.scores)
     assert "released masks" not in done.scores  # nobody knows what they should have been
     assert "public masks" not in report(done.folder).report.read_text(encoding="utf-8")
     assert verify(done.folder).against_private_book
+    (tmp_path / "clinic" / "patients.csv").write_text("h_000,a\nh_001,a\nh_002,b\nh_003,c\n", encoding="utf-8")
+    paired = run(parse(recipe_of(text, tmp_path).replace("shards = 3", "shards = 2")), tmp_path / "paired", **how)
+    assert paired.guarantee["units"] == 3
+    assert not any("patient of its own" in said for said in told(paired))
     fitted = recipe.model_copy(update={"codec": {**(recipe.codec or {}), "norm": None}})
     with pytest.raises(DataError, match="`public` must hold masks"):
         run(fitted, tmp_path / "fitted", **how)

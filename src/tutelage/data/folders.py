@@ -45,8 +45,8 @@ def public_from_folder(
     channels: int = 3,
     size: tuple[int, int] | None = None,
 ) -> Public:
-    """Read a folder of public images."""
-    records = read_folder(directory, named=False, classes=classes, channels=channels, size=size)
+    """Read a folder of public images; folders that links lead to are left out: they may be anybody's."""
+    records = read_folder(directory, links=False, classes=classes, channels=channels, size=size)
     return Public.of(records.inputs, records.targets, source=Path(directory).resolve().name)
 
 
@@ -54,6 +54,7 @@ def read_folder(
     directory: Path | str,
     *,
     named: bool = False,
+    links: bool = True,
     classes: Sequence[str] | None = None,
     channels: int = 3,
     size: tuple[int, int] | None = None,
@@ -72,9 +73,11 @@ def read_folder(
     absent = [label for label in labels if not (root / label).is_dir()]
     if not labels or absent:
         raise DataError(f"`{root}` must hold one folder per class. Got no folder {', '.join(absent) or 'at all'} instead.")
-    files = [(path, target) for target, label in enumerate(labels) for path in _images(root / label)]
+    files = [(path, target) for target, label in enumerate(labels) for path in _images(root / label, links)]
     if not files:
         raise DataError(f"`{root}` must hold images ({' '.join(_ENDINGS)}). Got none instead.")
+    if twice := len(files) - len({path.resolve() for path, _ in files}):  # as two people's, or of two classes
+        raise DataError(f"Every image must be in the folder once. Got {twice} that links lead to a second time instead.")
     pillow = _pillow()
     pixels = [_read(pillow, path, number, channels, size) for number, (path, _) in enumerate(files)]
     shapes = {image.shape for image in pixels}
@@ -86,8 +89,8 @@ def read_folder(
     return Records(scale(np.stack(pixels)), np.array([target for _, target in files], np.int64), units)
 
 
-def _images(folder: Path) -> list[Path]:
-    return [path for path in tree.files(folder) if path.suffix.lower() in _ENDINGS]
+def _images(folder: Path, links: bool) -> list[Path]:
+    return [path for path in tree.files(folder, links=links) if path.suffix.lower() in _ENDINGS]
 
 
 def _unit(path: Path, folder: Path, number: int) -> str:

@@ -6,11 +6,11 @@ import os
 from pathlib import Path
 
 
-def files(root: Path) -> list[Path]:
+def files(root: Path, *, links: bool = True) -> list[Path]:
     """Find all files at any depth, sorted by path; what is hidden below `root` is some tool's and left out.
 
     A folder that several ways lead to is read once: where it lies, or by the first link to it. Folders above `root` are never
-    entered, so that a link back ends there.
+    entered, so that a link back ends there. Without `links` no folder is entered through one.
     """
     seen = {os.fspath(above) for above in Path(os.path.realpath(root)).parents}
     found, ways = [], [os.fspath(root)]
@@ -21,6 +21,6 @@ def files(root: Path) -> list[Path]:
             if real in seen:
                 continue
             seen.add(real)
-            ways += [inside for name in folders if os.path.islink(inside := os.path.join(place, name))]
+            ways += [inside for name in folders if links and os.path.islink(inside := os.path.join(place, name))]
             found += [Path(place, name) for name in names if not name.startswith(".")]
     return sorted(found)

@@ -6,16 +6,17 @@
 
 Patients are the units: two scans of one patient are one unit. Who is who is read from task/patients.csv where it is (a line
 per scan: name,patient), else from the names: the last number of a BraTS 2017 to 2019 name is a visit, and hippocampus_001 and
-_002, _003 and _004 ... are the two sides of one head (benchmarks/pairs.py). Other names count as a patient each: whether they
-are, only the owner of the data knows. Read one year of BraTS at a time: patients come back in later years under other names.
+_002, _003 and _004 ... are the two sides of one head (benchmarks/pairs.py); with `guess=False` no name is read so. Other names
+count as a patient each: whether they are, only the owner of the data knows. Read one year of BraTS at a time: patients come
+back in later years under other names.
 
 Volumes are turned to one orientation (RAS); their spacing is not looked at. Every volume is normalised by itself, so nothing
 about other patients goes into it. Needs nibabel.
 
 Messages number scans instead of naming them: a file's name may be a patient's. Scan 3 is that of the third mask of the whole
-folder, in the order of `LC_ALL=C sort`, also after scans were drawn from it:
+folder (of the third image, where there are no masks), in the order of `LC_ALL=C sort`, also after scans were drawn from it:
 
-    find -L task/labelsTr -name '[!.]*.nii*' | LC_ALL=C sort | sed -n 3p        find -L brats -name '[!.]*_seg.nii*' | ...
+    python -c "from tutelage.data.volumes import Volumes as V; print(V.decathlon('task', size=(8, 8, 8)).scans[2].files)"
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Scan:
     images: tuple[Path, ...] = field(repr=False)  # one per channel, or one file with all
     mask: Path | None = field(repr=False)
     patient: str = field(repr=False)
-    number: int = 0  # of its mask in the sorted folder, from 1: what messages say in place of a name; 0 without a folder
+    number: int = 0  # in the sorted folder, from 1: what messages say in place of a name; 0 without a folder
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -76,7 +77,13 @@ class Volumes:
 
     @classmethod
     def decathlon(
-        cls, directory: Path | str, *, size: tuple[int, int, int], labels: Sequence[int] = (), unlabelled: bool = False
+        cls,
+        directory: Path | str,
+        *,
+        size: tuple[int, int, int],
+        labels: Sequence[int] = (),
+        unlabelled: bool = False,
+        guess: bool = True,
     ) -> Volumes:
         """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names.
 
@@ -85,7 +92,7 @@ class Volumes:
         root = _folder(directory)
         images, masks = (_named(root / part) for part in ("imagesTr", "labelsTr"))
         if unlabelled and images and not (root / "labelsTr").exists():
-            patients = _patients(root, images)
+            patients = _patients(root, images, guess=guess)
             bare = tuple(
                 Scan((images[name],), None, patients[name], number) for number, name in enumerate(sorted(images), start=1)
             )
@@ -97,7 +104,7 @@ class Volumes:
                 + _alone(images, masks)
                 + _elsewhere(root)
             )
-        patients = _patients(root, images)
+        patients = _patients(root, images, guess=guess)
         numbers = {name: number for number, name in enumerate(masks, start=1)}
         scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(images))
         return cls(scans, _valid_size(size), tuple(labels), root.resolve().name)
@@ -270,7 +277,7 @@ def _folder(directory: Path | str) -> Path:
 def _told(number: int, source: str) -> str:
     """Say which scan it is, without its name, so that whoever has the folder finds it."""
     told = f"scan {number} of {source!r}"
-    return f"{told} (its masks in alphabetical order, counted from 1)" if number else f"a scan of {source!r} without a number"
+    return f"{told} (in alphabetical order, counted from 1)" if number else f"a scan of {source!r} without a number"
 
 
 def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> str:
@@ -312,24 +319,29 @@ def _named(folder: Path) -> dict[str, Path]:
     return found
 
 
-def _patients(root: Path, names: Iterable[str]) -> dict[str, str]:
-    """Tell whose scan each one is: by the folder's own list, else by its name."""
+def listed(root: Path | str) -> bool:
+    """Tell whether a folder says itself whose scans are whose."""
+    return (Path(root) / _PATIENTS).is_file()
+
+
+def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[str, str]:
+    """Tell whose scan each one is: by the folder's own list, else by its name, read as those of the public sets."""
     path = root / _PATIENTS
-    if not path.is_file():
-        return {name: _whose(name) for name in names}
+    if not listed(root):
+        return {name: _whose(name) if guess else name for name in names}
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets put a mark before the first name
             rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:  # some quote what they could not read
         raise DataError(f"`{_PATIENTS}` must be a readable UTF-8 table. Got {type(error).__name__} instead.") from None
     rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
-    listed = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
-    missing = [name not in listed for name in names]  # in the order of their numbers
-    if len(listed) < len(rows) or any(missing):
+    told = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
+    missing = [name not in told for name in names]  # in the order of their numbers
+    if len(told) < len(rows) or any(missing):
         lacking = f"{sum(missing)} scans that it does not name, numbers {_numbers(missing)} of the sorted folder,"
-        wrong = lacking if len(listed) == len(rows) else "other or repeated lines"
+        wrong = lacking if len(told) == len(rows) else "other or repeated lines"
         raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got {wrong} instead.")
-    return listed
+    return told
 
 
 def _whose(name: str) -> str:

@@ -228,9 +228,8 @@ def check(recipe: Recipe) -> None:
             raise RecipeError(f"`{where}` must have {len(space)} sizes, one per side. Got {window!r} instead.")
         channels = 1 if section.network is None else PRESETS[section.network][1]
         learned = window if section is recipe.teachers else _learned_through(recipe, window)
-        for seen in dict.fromkeys(
-            (learned, window)
-        ):  # a student that learns from codes sees whole masks, and is asked through its window
+        # Who learns from codes sees whole masks, and is asked through a window.
+        for seen in dict.fromkeys((learned, window)):
             _fitting(section, (channels, *looked_at(seen, space)), place)
     _check_codec(recipe)
 

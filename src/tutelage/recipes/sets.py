@@ -24,7 +24,7 @@ from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import POOL, PRIVATE
 from tutelage.data.mapped import HELD
 from tutelage.data.scenes import Scenes
-from tutelage.data.volumes import Volumes
+from tutelage.data.volumes import Volumes, listed
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.recipes.sections import placed, unknown
 
@@ -32,6 +32,7 @@ Three = tuple[Private, Public, Public]
 COUNTS = ("private", "public", "test")  # of people, or of scenes
 ELSEWHERE = ("public_directory", "test_directory")
 KEYS = ("size", *COUNTS, "target", "noise", "silhouettes", "labels", *ELSEWHERE, "public_data")  # of [data], for masks alone
+NIFTI = "nifti"  # anybody's volumes, in the folders of the Decathlon; no name of theirs is taken for one of the public sets
 _VOLUMES = (*COUNTS, "directory", "labels", *ELSEWHERE, "public_data")
 _SHAPES = 2000  # drawn scenes that codecs are fitted on: silhouettes are public, and no scene of a study is among these
 _SEEDS = MappingProxyType({"private": 1, "public": 2, "test": 3, "shapes": 4})
@@ -51,7 +52,7 @@ class MaskSet:
 SETS: Mapping[str, MaskSet] = MappingProxyType(
     {
         "scenes": MaskSet(("size", *COUNTS), ("target", "noise", "silhouettes", "directory"), 2),
-        "nifti": MaskSet(("size",), _VOLUMES, 3, Volumes.decathlon),  # anybody's, in the folders of the Decathlon
+        NIFTI: MaskSet(("size",), _VOLUMES, 3, functools.partial(Volumes.decathlon, guess=False)),
         "hippocampus": MaskSet(("size",), _VOLUMES, 3, Volumes.decathlon),
         "brats": MaskSet(("size",), _VOLUMES, 3, Volumes.brats),
     }
@@ -170,12 +171,16 @@ def declared(section: Any, directory: str | Path | None) -> tuple[str, ...]:
     if SETS[section.set].find is None:
         return ()
     covers = "the guarantee does not cover them"
+    alone = section.set == NIFTI and directory is not None and not listed(directory)
+    own = (f"Every scan of {name!r} counts as a patient of its own: no patients.csv there says whose is whose.",) * alone
     if section.public_directory is None:
         count = section.public + section.test
-        return (f"{count} patients of {name!r} were declared public by whoever ran this: {covers}, and some are shown here.",)
+        said = f"{count} patients of {name!r} were declared public by whoever ran this: {covers}, and some are shown here."
+        return (said, *own)
     others = dict.fromkeys(Path(place).resolve().name for key in ELSEWHERE if (place := getattr(section, key)) is not None)
-    listed = " and ".join(repr(other) for other in others)
-    return (f"All patients of {listed} were declared public by whoever ran this: {covers}, and images of some are shown here.",)
+    places = " and ".join(repr(other) for other in others)
+    said = f"All patients of {places} were declared public by whoever ran this: {covers}, and images of some are shown here."
+    return (said, *own)
 
 
 def shows_truth(section: Any, *, public_data: bool = False) -> bool:

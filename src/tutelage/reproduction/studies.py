@@ -24,7 +24,7 @@ CLAIMED = (2.0, 1e-7)  # of the thesis
 SIGMA = 0.075  # of 003
 TEACHING, LEARNING = 6_000, 8_000  # batches of the thesis' networks: of teachers, and of students. They would still learn on
 LEVELS = Warp(flips=(-1,), greys=GREYS, nearest=True)  # of scenes: no outline changes, which is all that tells animals apart
-THESIS_STAGES, THESIS_FORM = "thesis-stages", 6
+THESIS_STAGES, THESIS_FORM = "thesis-stages", 9
 STAGES, STAGES_FORM = "stages", 8
 THESIS, TUMOURS = Preset("sisi-2d"), Preset("brats-slices")  # the papers' networks, which MONAI builds
 REGIONS = (

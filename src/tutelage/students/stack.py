@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import numbers
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, final
@@ -156,7 +157,7 @@ def check_pool(public: Public, factory: Factory, through: Iterable[tuple[int, ..
     if isinstance(threshold, Public):
         if threshold.targets is None:
             raise RecipeError("`threshold` must be a number, or public data with masks. Got data without masks instead.")
-    elif not (isinstance(threshold, (int, float)) and 0 < threshold < 1):
+    elif not (isinstance(threshold, numbers.Real) and 0 < threshold < 1):
         raise RecipeError(f"`threshold` must lie in (0, 1), or be public data with masks. Got {threshold!r} instead.")
 
 
