@@ -169,6 +169,16 @@ def test_rows_stay_until_there_are_teachers(told: Callable[..., Any], tmp_path: 
     assert told(dice=0.2, until=1) == [(0, 0.2)]
 
 
+def test_the_figures_of_the_frontiers_are_drawn_from_the_committed_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    frontiers = imported("parts.frontiers", monkeypatch)
+    curves = frontiers.hippocampi(frontiers.read("hippocampus"))
+    ours, label = (next(y for name, (_, y) in curves.items() if name.startswith(start)) for start in ("ours", "control"))
+    assert all(one > other for one, other in zip(ours, label, strict=True))
+    assert len(curves) == len(frontiers.SHOWN) + len(frontiers.LEVELS)
+    many = frontiers.scenes(frontiers.read("scenes"))
+    assert [len(x) for x, _ in many.values()] == [4] * 5
+
+
 @pytest.mark.parametrize(
     ("epsilon", "teachers", "questions"), [(2.0, 1000, 2048), (2.0, 10, 16), (1.0, 1000, 512), (float("inf"), 9, 4096)]
 )
