@@ -30,6 +30,7 @@ from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
 from tutelage.codecs.pixels import Pixels
 from tutelage.codecs.regions import Regions
+from tutelage.codecs.rescaled import Rescaled
 from tutelage.codecs.wavelet import Wavelet
 from tutelage.data.dataset import Public
 from tutelage.data.mapped import each, forget
@@ -46,6 +47,7 @@ NAMES = (
     "pixels",
     "dct",
     "flips of dct",
+    "rescaled dct",
     "wavelet",
     "blocks 24x24x24",
     "blocks 24x24x16",
@@ -54,7 +56,7 @@ NAMES = (
     "autoencoder",
     "regions",
 )
-DOOR = ("dct", "flips of dct", "wavelet", "blocks 24x24x24", "pca", "autoencoder", "regions")
+DOOR = ("dct", "flips of dct", "rescaled dct", "wavelet", "blocks 24x24x24", "blocks 24x24x16", "pca", "autoencoder", "regions")
 TRUTH = 99  # a teacher that nobody asks
 BUDGET = Budget(1e5, 1e-2)  # eight teachers cannot hide anybody: this is about memory and time, and Dice says that masks arrive
 
@@ -75,6 +77,8 @@ def fitted(name: str, data: Public) -> Any:
         return DCT.fit(data, kept=4096)
     if name == "flips of dct":
         return Flips.fit(DCT(SHAPE, 4096, 1.0), data)
+    if name == "rescaled dct":
+        return Rescaled.fit(DCT.fit(data, kept=4096), data)
     if name == "wavelet":
         return Wavelet.fit(data, kept=4096, levels=4)
     if name == "pca":
