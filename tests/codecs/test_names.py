@@ -97,7 +97,7 @@ def test_what_was_asked_of_a_fit_is_in_its_name(public: Public) -> None:
         {"folds": 3},
     ]
     assert len({repr(Blocks.fit(public, **{"block": (4, 4), **plain, **more})) for more in asked}) == 8
-    codec = DCT((16, 12), 9, 1.0)
+    codec = DCT((16, 12), 9, 100.0)
     assert repr(Flips.fit(codec, public, norm=3.0)) != repr(Flips.fit(codec, public, norm=3.0, reference="nothing"))
     assert repr(Rescaled.fit(codec, public)) != repr(Rescaled.fit(codec, public, floor=0.5))
     assert repr(PCA.fit(public, components=4)) != repr(PCA.fit(public, components=4, quantile=0.5))

@@ -122,6 +122,8 @@ def test_refusals(public: Public) -> None:
         Rescaled.fit(Pixels((16, 12)), public)
     with pytest.raises(RecipeError, match="`codec` must not shrink"):
         Rescaled.fit(PCA.fit(public, components=3, noise=0.1), public)
+    with pytest.raises(RecipeError, match=r"must leave most public codes whole.* Got a norm of 0\.1, which cuts \d+ of"):
+        Rescaled.fit(DCT((16, 12), 9, 0.1), public)
     shrinking = Flips.fit(PCA.fit(public, components=3, noise=0.1), public)
     for nested in (shrinking, Rescaled.fit(DCT.fit(public, kept=9), public, noise=0.1)):
         with pytest.raises(RecipeError, match="`codec` must not shrink"):

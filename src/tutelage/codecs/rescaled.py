@@ -66,14 +66,22 @@ class Rescaled:
     ) -> Rescaled:
         """Take moments from the codes of public masks; mean squares below `floor` times the largest count as that.
 
-        Without `norm` the clip is a quantile of the norms of stretched public codes, which have their mean square unchanged.
+        The inner codec's own clip comes first, and must be wide enough. Without `norm` the clip is a quantile of the norms of
+        stretched public codes, which have their mean square unchanged.
         """
         targets = public_masks(public)
         positive(floor=floor)
         dimension = codec.bound.dimension
-        total, squares = np.zeros(dimension), np.zeros(dimension)
+        clip = getattr(codec.bound, "norm", np.inf)  # a bound without one is refused below
+        total, squares, cut = np.zeros(dimension), np.zeros(dimension), 0
         for codes in _codes(codec, targets):
             total, squares = total + codes.sum(axis=0), squares + (codes**2).sum(axis=0)
+            cut += int((np.linalg.norm(codes, axis=1) > clip * (1 - 1e-9)).sum())
+        if 2 * cut > len(targets):
+            raise RecipeError(
+                "`codec` must leave most public codes whole: its own clip comes before the stretch. "
+                f"Got a norm of {clip:g}, which cuts {cut} of {len(targets)}."
+            )
         mean = total / len(targets)
         variances = np.maximum(squares / len(targets) - mean**2, 0.0)
         if not variances.any():
