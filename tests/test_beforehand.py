@@ -12,7 +12,7 @@ from tests.walk.tiny import CLASSES, MeanTeachers, clouds, tiny_run
 from tests.walk.tiny_masks import POOL, Painters, mask_run
 
 import tutelage as tt
-from tutelage.beforehand import check_records
+from tutelage.beforehand import check_codec, check_records
 from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
@@ -348,3 +348,22 @@ def test_the_same_student_twice_costs_nothing(tmp_path: Path) -> None:
     with pytest.raises(tt.RecipeError, match=r"`student` must make a new student at every call\. Got the same one twice"):
         tiny_run(tmp_path / "run", student=lambda: shared)
     assert untouched(tmp_path)
+
+
+def test_a_codec_of_somebody_else_s_may_call_anything_its_shape() -> None:
+    class Mine:
+        shape = (3,)
+
+        def __init__(self) -> None:
+            self.bound = tt.Votes(3).bound
+
+    check_codec(Mine(), tt.Private.of(np.zeros((4, 5)), np.zeros(4, int)))
+    with pytest.raises(tt.RecipeError, match="`codec` must be one for labels"):
+        check_codec(SMALL, tt.Private.of(np.zeros((4, 5)), np.zeros(4, int)))
+
+
+def test_a_threshold_may_be_any_real_number() -> None:
+    public = tt.Public.of(blobs(2, 0)[0])
+    MaskStudent(NETWORK, threshold=np.float32(0.4), device="cpu").check(public)  # type: ignore[arg-type]
+    with pytest.raises(tt.RecipeError, match="`threshold` must lie in"):
+        MaskStudent(NETWORK, threshold=np.float32(1.4), device="cpu").check(public)  # type: ignore[arg-type]

@@ -10,6 +10,7 @@ import importlib.util
 import json
 import runpy
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ import pytest
 
 from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.data.dataset import Public
+from tutelage.data.volumes import Volumes
 from tutelage.privacy.sealed import Sealed
+from tutelage.recipes.recipe import parse
 
 pytest.importorskip("torch")
 
@@ -70,6 +73,10 @@ def imported(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
 def student(teachers: int, seed: int, dice: float, **told: Any) -> dict[str, Any]:
     key = {"network": "silhouettes", "teachers": teachers, "epsilon": 2.0, "questions": 16, "seed": seed, "by_rule": True}
     return {"part": "students", **key, "right_answers": 0.5, "student": {"dice": dice, "dice_of_dogs": 0.1}, **told}
+
+
+def packaged(name: str) -> str:
+    return resources.files("tutelage.recipes").joinpath(f"segmentation/{name}.toml").read_text(encoding="utf-8")
 
 
 def written(path: Path, *rows: dict[str, Any], torn: str = "") -> Path:
@@ -232,3 +239,16 @@ def test_teachers_choose_the_wavelets_that_are_let_out(hippocampus: Any, monkeyp
     voted = next(hippocampus.answered("region votes", lambda _: made(), votes, shown, [(8.0, 0)], 30, how))
     assert voted.codes is None
     assert set(np.unique(voted.values)) <= {0, 1}
+
+
+def test_heads_are_drawn_as_brats_lays_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("nibabel")
+    brats = imported("brats", monkeypatch)
+    brats.drawn(tmp_path, 2, (48, 40, 24), 1)
+    volumes = Volumes.brats(tmp_path, size=(48, 40, 24))
+    images, masks = volumes.public().inputs, volumes.public().targets
+    assert images.shape == (2, 4, 48, 40, 24)
+    assert masks is not None
+    assert 0 < masks.mean() < 1
+    recipe = parse(brats.lesser(packaged("brats"), 44, 0.25))
+    assert (recipe.teachers.shards, recipe.teachers.steps, recipe.aggregation.queries) == (24, 150, 12)

@@ -323,6 +323,12 @@ def test_a_selection_that_forgets_its_count_overspends() -> None:
     assert not accounting.admits([(twin.event(), 40), (mechanism.event(), 40)], 8.0, 1e-5)
 
 
+def test_no_least_noise_is_promised_beside_a_selection() -> None:
+    how = Aggregation("mean", sigma=0.5, selection=Selection(2.0, 30))
+    with pytest.raises(RecipeError, match="left open, it is calibrated beside the selection"):
+        how.built(Budget(8.0, 1e-5), 1000, 100, Ball(64, 1.0))
+
+
 def test_selections_without_room_and_without_codes_are_refused() -> None:
     loud = Aggregation("mean", selection=Selection(2.0, 30), sigma=Aggregation("mean").built(BUDGET, 40, 130, Ball(9))[0].sigma)  # type: ignore[attr-defined]
     with pytest.raises(RecipeError, match="`sigma` must leave a selection some of ε = 8 beside the values"):
