@@ -314,7 +314,7 @@ class Aggregation:
         """Name the key of the noise, and say with how little of it so many questions fit: as the calibration has it."""
         if self.selection is not None:  # what the choice costs hangs on this noise, too
             return "sigma", "left open, it is calibrated beside the selection"
-        mechanism, _ = replace(self, sigma=None, gamma=None, selection=None)._calibrated(budget, queries, teachers, bound)
+        mechanism, _ = replace(self, sigma=None, gamma=None)._calibrated(budget, queries, teachers, bound)
         if isinstance(mechanism, LNMax):
             return "gamma", f"γ ≤ {_rounded(mechanism.gamma, math.floor):.4g}"
         assert isinstance(mechanism, (GNMax, NoisyMean))
