@@ -1,0 +1,34 @@
+"""Make private records valid one by one, by public constants: none of them may decide whether a run goes on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+LARGEST = float(np.finfo(np.float32).max)  # trees and networks read 32 bits
+
+
+def classes(labels: npt.ArrayLike, count: int | None = None) -> Array:
+    """Give labels as int64. What is no whole number ≥ 0 (and below `count`, where that is known) becomes 0."""
+    given = np.asarray(labels)
+    if given.dtype.kind not in "biuf":
+        return np.zeros(given.shape, dtype=np.int64)
+    with np.errstate(all="ignore"):  # NaN has no whole number, and says so
+        whole = given.astype(np.int64)
+        fit = (whole == given) & (whole >= 0)
+    return np.where(fit if count is None else fit & (whole < count), whole, 0)
+
+
+def numbers(records: npt.ArrayLike) -> Array:
+    """Give records as they are, but 0 for what is not finite or too large for 32 bits."""
+    given = np.asarray(records)
+    if given.dtype.kind in "biu":
+        return given
+    if given.dtype.kind != "f":
+        given = given.astype(np.float64)
+    with np.errstate(all="ignore"):
+        fit = np.abs(given) <= LARGEST
+    return given if fit.all() else np.where(fit, given, given.dtype.type(0))
