@@ -454,7 +454,7 @@ def test_a_book_that_was_tampered_with_is_refused(filled: Path, statements: str)
 
 
 OPENING = {
-    "schema": 1,
+    "schema": 2,
     "epsilon": 2.0,
     "delta": 1e-5,
     "unit": "record",

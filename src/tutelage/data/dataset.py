@@ -11,7 +11,7 @@ import numpy as np
 
 from tutelage.data.mapped import forget
 from tutelage.privacy.errors import DataError, Unsealed
-from tutelage.privacy.units import Shards, Unit
+from tutelage.privacy.units import Roster, Shards, Unit, spelled
 
 UnitName = Literal["record", "patient", "institution"]
 _BYTES = 1 << 24  # hashed at a time
@@ -31,6 +31,7 @@ class Private:
     units: np.ndarray  # (records,) ids; equal ids are one person or institution
     unit: UnitName = "record"
     source: str = "memory"
+    roster: Roster | None = None  # public; without one the number of units is private
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.targets) == len(self.units):
@@ -42,26 +43,47 @@ class Private:
         _check_ids(np.asarray(self.units))
 
     @classmethod
-    def of(cls, inputs: Any, targets: Any, *, units: Any = None, unit: UnitName = "record", source: str = "memory") -> Private:
-        """Wrap arrays; without `units` every record is its own unit."""
+    def of(
+        cls,
+        inputs: Any,
+        targets: Any,
+        *,
+        units: Any = None,
+        unit: UnitName = "record",
+        source: str = "memory",
+        roster: Roster | None = None,
+    ) -> Private:
+        """Wrap arrays. Without `units` every row is a unit, and the rows are the roster: a removed record leaves a blank.
+
+        A `roster` is a public list of ids that was fixed before the data was collected, never one that is read off it.
+        """
         inputs, targets = np.asarray(inputs), np.asarray(targets)
         _check_masks(inputs, targets)
         if _holed(inputs).any():
             raise DataError("`inputs` must be finite numbers where records are images. Got others instead (withheld).")
-        return cls(inputs, targets, np.arange(len(inputs)) if units is None else _ids(units), unit, source)
+        if units is None:
+            return cls(inputs, targets, np.arange(len(inputs)), unit, source, roster or Roster.places(max(1, len(inputs))))
+        return cls(inputs, targets, _ids(units), unit, source, roster)
+
+    @property
+    def places(self) -> int | None:
+        """Give the public number of places on the roster. None without one: then the number of units is private."""
+        return None if self.roster is None else len(self.roster)
 
     def split(self, shards: int, *, seed: int = 0) -> Shards:
-        """Divide the units, never the records of one unit, into disjoint shards."""
-        return Shards.split(self.units, shards, seed=seed)
+        """Divide the units, never the records of one unit, into disjoint shards: by the roster, or by a hash of each id."""
+        if self.roster is None:
+            return Shards.hashed(self.units, shards, key=str(seed))
+        return Shards.placed(self.units, self.roster, shards, key=str(seed))
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __getitem__(self, index: Any) -> Private:
-        return Private(self.inputs[index], self.targets[index], self.units[index], self.unit, self.source)
+        return Private(self.inputs[index], self.targets[index], self.units[index], self.unit, self.source, self.roster)
 
     def __repr__(self) -> str:
-        return f"Private({len(self)} records of {len(np.unique(self.units))} units, unit={self.unit!r})"
+        return f"Private({len(self)} records of {len(np.unique(spelled(self.units)))} units, unit={self.unit!r})"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise Unsealed("`Private` must stay in the process that read it. Got a request to pickle it instead.")

@@ -4,6 +4,9 @@ A charge is committed and synced to disk before a private value is read; what wa
 over. So a crash can waste budget and never hide a release, and asking the same question again costs nothing. Rows are
 append-only and chained by SHA-256; several processes may share one book (SQLite, WAL, synchronous=FULL, BEGIN IMMEDIATE).
 
+A ledger belongs to a data set: several runs may share it, and every row names its run. When a row was written stays in the
+private database: a time would tell how long teachers trained on private records, so it is neither hashed nor exported.
+
 Adaptive use (stopping when the budget is gone, Confident-GNMax, a student that chooses its questions) rests on the
 privacy filter in accounting.admits, with its theorems.
 """
@@ -31,7 +34,7 @@ from tutelage.privacy.events import Event, NonPrivate, Sampled, from_record, to_
 from tutelage.privacy.sealed import _KEY, Sealed
 from tutelage.privacy.units import Adjacency, Unit
 
-SCHEMA = 1
+SCHEMA = 2
 _APPLICATION = 0x54555445  # "TUTE" in the file's header: another program's database is refused
 _GENESIS = "0" * 64
 _TABLES = """
@@ -39,7 +42,8 @@ CREATE TABLE entries (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
     previous TEXT NOT NULL, hash TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE answers (question TEXT PRIMARY KEY, seq INTEGER NOT NULL, payload BLOB NOT NULL) STRICT, WITHOUT ROWID;
-CREATE TABLE totals (event TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE totals (
+    run TEXT NOT NULL, event TEXT NOT NULL, count INTEGER NOT NULL, PRIMARY KEY (run, event)) STRICT, WITHOUT ROWID;
 CREATE TRIGGER entries_stay BEFORE UPDATE ON entries BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
 CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
 CREATE TRIGGER answers_stay BEFORE UPDATE ON answers BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
@@ -70,10 +74,9 @@ class Budget:
 @final
 @dataclass(frozen=True)
 class Entry:
-    """One row of the book."""
+    """One row of the book, as it is hashed and exported."""
 
     seq: int
-    at: str
     kind: str
     body: dict[str, Any]
     previous: str
@@ -81,15 +84,15 @@ class Entry:
 
     def digest(self) -> str:
         """Give the hash this row must have."""
-        return _digest(self.seq, self.at, self.kind, _canonical(self.body), self.previous)
+        return _digest(self.seq, self.kind, _canonical(self.body), self.previous)
 
 
 def _canonical(body: dict[str, Any]) -> str:
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
-def _digest(seq: int, at: str, kind: str, body: str, previous: str) -> str:
-    return hashlib.sha256("\n".join((str(seq), at, kind, body, previous)).encode()).hexdigest()
+def _digest(seq: int, kind: str, body: str, previous: str) -> str:
+    return hashlib.sha256("\n".join((str(seq), kind, body, previous)).encode()).hexdigest()
 
 
 def check_chain(entries: Sequence[Entry], *, head: str | None = None) -> None:
@@ -128,6 +131,26 @@ def charges(entries: Sequence[Entry]) -> list[tuple[Event, int]]:
     return pairs
 
 
+def starts(entries: Sequence[Entry]) -> list[tuple[str, str]]:
+    """Read the run and the plan of every start out of a book's rows."""
+    return [(str(row.body.get("run")), str(row.body.get("plan"))) for row in entries if row.kind == "start"]
+
+
+def quotable(entries: Sequence[Entry], run: str) -> bool:
+    """Tell whether the cost of a book is a theorem for this run: it alone was charged, and under one plan.
+
+    A second run, and a second plan, may depend on what was released before. Then the sum of what happened bounds nothing by
+    itself: the filter's budget does (docs/theory/composition.md), and it is what must be quoted.
+    """
+    plan, charged = "", set()
+    for row in entries:
+        if row.kind == "start" and row.body.get("run") == run:
+            plan = str(row.body.get("plan"))
+        elif row.kind == "charge":
+            charged.add((row.body.get("run"), plan))
+    return len(charged) <= 1 and all(who == run for who, _ in charged)
+
+
 def read_lines(path: Path) -> list[Entry]:
     """Read an exported book (JSON lines)."""
     try:
@@ -143,6 +166,7 @@ class Ledger:
 
     def __init__(self, path: str | os.PathLike[str], budget: Budget | None = None, *, purpose: str = "") -> None:
         self.path = Path(path)
+        self.run = ""  # what `begin` is given
         existed = self.path.exists()
         if not existed and budget is None:
             raise LedgerError(f"`path` must be an existing book when no budget is given. Got {self.path.name} instead.")
@@ -187,11 +211,28 @@ class Ledger:
                     f"`count` of {type(event).__name__} must fit the budget of ε = {self.budget.epsilon:g} at "
                     f"δ = {self.budget.delta:g}. Got {count} more where {self._room(event)} fit; nothing was read for it."
                 )
-            self._append("charge", {"event": to_record(event), "count": int(count)})
+            self._append("charge", {"event": to_record(event), "count": int(count), "run": self.run})
             self._db.execute(
-                "INSERT INTO totals VALUES (?, ?) ON CONFLICT (event) DO UPDATE SET count = count + excluded.count",
-                (_canonical(to_record(event)), int(count)),
+                "INSERT INTO totals VALUES (?, ?, ?) ON CONFLICT (run, event) DO UPDATE SET count = count + excluded.count",
+                (self.run, _canonical(to_record(event)), int(count)),
             )
+
+    def begin(self, run: str, *, plan: str) -> None:
+        """Write down that a run starts, or goes on, with a plan: hashes, both public. Rows written from here on name the run."""
+        for name, value in (("run", run), ("plan", plan)):
+            if not (isinstance(value, str) and value.strip()):
+                raise RecipeError(f"`{name}` must be a text that is not empty. Got {value!r} instead.")
+        with self._guarded(), self._transaction():
+            self._append("start", {"run": run, "plan": plan})
+        self.run = run
+
+    def starts(self) -> list[tuple[str, str]]:
+        """Give the run and the plan of every start, in order."""
+        return starts(self.entries())
+
+    def own(self) -> bool:
+        """Tell whether the cost so far may be quoted for this run, and not only the budget: see `quotable`."""
+        return quotable(self.entries(), self.run)
 
     def keep(self, questions: Sequence[str], answers: npt.NDArray[Any]) -> None:
         """Write down what is about to be handed over: one answer per question, before anyone sees it."""
@@ -211,6 +252,7 @@ class Ledger:
                 "dtype": array.dtype.str,
                 "shape": list(array.shape[1:]),
                 "sha256": _answers_digest(fresh.items()),
+                "run": self.run,
             }
             seq = self._append("release", body)
             self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", [(key, seq, value) for key, value in fresh.items()])
@@ -234,7 +276,7 @@ class Ledger:
             if not (fact is None or isinstance(fact, (str, int)) or (isinstance(fact, float) and math.isfinite(fact))):
                 raise RecipeError(f"`{name}` of a note must be text, a finite number or None. Got {fact!r} instead.")
         with self._guarded(), self._transaction():
-            self._append("note", dict(facts))
+            self._append("note", {**facts, "run": self.run})
 
     def reveal(self, sealed: Sealed, *, reason: str) -> npt.NDArray[Any]:
         """Look at a sealed value. Allowed, and written down first as what it is: ε = ∞ from here on."""
@@ -248,10 +290,10 @@ class Ledger:
         with self._guarded():
             return accounting.cost(self._totals(), self.budget.delta)
 
-    def totals(self) -> list[tuple[Event, int]]:
-        """Give every kind of event in the book with how often it happened."""
+    def totals(self, *, run: str | None = None) -> list[tuple[Event, int]]:
+        """Give every kind of event in the book, or of one run in it, with how often it happened."""
         with self._guarded():
-            return self._totals()
+            return self._totals(run)
 
     def affordable(self, *events: Event) -> int:
         """Tell how many more times the budget holds all of these together."""
@@ -261,8 +303,8 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """Read all rows."""
         with self._guarded():
-            rows = self._db.execute("SELECT seq, at, kind, body, previous, hash FROM entries ORDER BY seq").fetchall()
-        return [Entry(seq, at, kind, json.loads(body), previous, digest) for seq, at, kind, body, previous, digest in rows]
+            rows = self._db.execute("SELECT seq, kind, body, previous, hash FROM entries ORDER BY seq").fetchall()
+        return [Entry(seq, kind, json.loads(body), previous, digest) for seq, kind, body, previous, digest in rows]
 
     @property
     def length(self) -> int:
@@ -354,12 +396,13 @@ class Ledger:
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         seq, text = last[0] + 1, _canonical(body)
         self._db.execute(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (seq, at, kind, text, last[1], _digest(seq, at, kind, text, last[1]))
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (seq, at, kind, text, last[1], _digest(seq, kind, text, last[1]))
         )
         return int(seq)
 
-    def _totals(self) -> list[tuple[Event, int]]:
-        rows = self._db.execute("SELECT event, count FROM totals ORDER BY event")
+    def _totals(self, run: str | None = None) -> list[tuple[Event, int]]:
+        wanted = "SELECT event, sum(count) FROM totals WHERE ?1 IS NULL OR run = ?1 GROUP BY event ORDER BY event"
+        rows = self._db.execute(wanted, (run,))
         return [(from_record(json.loads(event)), count) for event, count in rows]
 
     def _room(self, *events: Event) -> int:
@@ -397,11 +440,12 @@ class Ledger:
         issued = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
         if issued is None or issued[0] != len(rows):
             raise LedgerError("the book must hold every row it ever issued. Got a truncated one instead.")
-        tally: dict[str, int] = {}
-        for event, count in charges(rows):
-            key = _canonical(to_record(event))
-            tally[key] = tally.get(key, 0) + count
-        if tally != dict(self._db.execute("SELECT event, count FROM totals")):
+        tally: dict[tuple[str, str], int] = {}
+        for row in rows:
+            for event, count in charges([row]):
+                key = str(row.body["run"]), _canonical(to_record(event))
+                tally[key] = tally.get(key, 0) + count
+        if tally != {(run, event): count for run, event, count in self._db.execute("SELECT run, event, count FROM totals")}:
             raise LedgerError("the book's totals must add up to its rows. Got others instead.")
         self._verify_answers(rows)
         body = rows[0].body

@@ -1,8 +1,15 @@
-"""Whom the guarantee protects: the unit, who counts as its neighbour, and shards that never share one."""
+"""Whom the guarantee protects: the unit, its neighbours, the public roster, and shards that no unit can change but its own.
+
+A unit's shard is a keyed hash of its id, or its place on a public roster. Never the order of rows, a label, a folder's name, or
+how many records anybody has: all of these can differ between neighbouring data sets, and every teacher would change with them.
+Proof: docs/theory/sensitivity.md.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import itertools
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,10 +24,9 @@ from tutelage.privacy.errors import DataError, RecipeError, UnitOverlap
 class Adjacency(StrEnum):
     """Say which two data sets are neighbours.
 
-    REPLACE_ONE: all data of one unit changes in any way, its id included, while its place among the units stays; the number
-    of places is public. Records of a unit may be added or removed, and a unit that leaves keeps an empty place: its shard's
-    teacher becomes anything, the others stay. ADD_REMOVE: a whole institution with its teachers comes or goes, the number of
-    teachers is public, and an absent one counts as the zero ballot.
+    REPLACE_ONE: everything under one id changes in any way: labels, contents, the order of rows, more records, fewer, none.
+    Exactly one teacher changes. Being on a roster is not protected, and another id counts as two units. ADD_REMOVE: a whole
+    institution with its teachers comes or goes, the number of teachers is public, and an absent one counts as the zero ballot.
     """
 
     REPLACE_ONE = "replace-one"
@@ -46,56 +52,139 @@ class Unit:
             raise RecipeError(f"`teachers` of a unit must be a whole number ≥ 1. Got {self.teachers!r} instead.")
 
 
-def _one_per_record(units: npt.ArrayLike) -> npt.NDArray[Any]:
-    ids = np.asarray(units)
+def spelled(units: npt.ArrayLike) -> npt.NDArray[np.str_]:
+    """Write every id in one form, each by itself: 7, 7.0, "7" and " 7 " are one unit. A missing id is the empty text.
+
+    The form of one id must not depend on what kind of id another record has: NumPy and data frames turn a whole column into
+    floats or texts because of one odd cell, and every hash would change.
+    """
+    ids = units if isinstance(units, np.ndarray) else np.asarray(units, dtype=object)  # a list may mix kinds
     if ids.ndim != 1:
         raise DataError(f"`units` must be one id per record. Got shape {ids.shape} instead.")
-    return ids
+    if ids.dtype.kind in "iu":
+        return ids.astype(np.str_)
+    return np.array([_written(one) for one in ids.tolist()], dtype=np.str_)
+
+
+def _written(one: object) -> str:
+    if isinstance(one, bytes):
+        one = one.decode("utf-8", "replace")
+    if isinstance(one, (bool, np.bool_)):
+        return str(bool(one))
+    try:
+        if one is None or not bool(one == one):  # not a number, not a time
+            return ""
+    except (TypeError, ValueError):  # pandas' NA cannot say whether it is equal to itself
+        return ""
+    if isinstance(one, (int, np.integer)):
+        return str(int(one))
+    if isinstance(one, (float, np.floating)) and float(one).is_integer():
+        return str(int(one))
+    return unicodedata.normalize("NFC", str(one)).strip().rstrip("\0")
+
+
+@final
+@dataclass(frozen=True, repr=False, eq=False)
+class Roster:
+    """Hold the public list of ids that may take part. It is an input, declared public, and never read off the private data.
+
+    An id on the list has a place, whether it has records or not. Being on the list is not protected.
+    """
+
+    ids: npt.NDArray[np.str_]
+
+    @classmethod
+    def of(cls, ids: npt.ArrayLike) -> Roster:
+        """Take a list of ids, each once."""
+        names = spelled(ids)
+        if not len(names) or (names == "").any() or len(np.unique(names)) < len(names):
+            raise RecipeError("`roster` must list every id once, and at least one. Got an empty, blank or repeated one instead.")
+        return cls(names)
+
+    @classmethod
+    def places(cls, count: int) -> Roster:
+        """Give the roster of arrays without ids: the numbers of the rows, from 0."""
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 1:
+            raise RecipeError(f"`count` of a roster must be a whole number ≥ 1. Got {count!r} instead.")
+        return cls(np.arange(count).astype(np.str_))
+
+    def find(self, units: npt.ArrayLike) -> npt.NDArray[np.int64]:
+        """Give every record's place on the list (records,), -1 for an id that is not on it."""
+        names = spelled(units)
+        order = np.argsort(self.ids, kind="stable")
+        where = np.searchsorted(self.ids, names, sorter=order).clip(max=len(self.ids) - 1)
+        places = order[where].astype(np.int64)
+        return np.where(self.ids[places] == names, places, -1)
+
+    @property
+    def sha256(self) -> str:
+        """Give the hash of the list, in its order: it is public."""
+        digest = hashlib.sha256()
+        for name in self.ids.tolist():
+            digest.update(f"{len(name)}:{name}".encode())
+        return digest.hexdigest()
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def __repr__(self) -> str:
+        return f"Roster({len(self)} places)"
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Shards:
-    """Hold, for every teacher, the indices of its records; no unit stands in two of them."""
+    """Hold, for every teacher, the indices of its records; no unit is in two of them. A shard may be empty.
+
+    `key` describes the rule that divided: public, and the same for every data set that is divided by it.
+    """
 
     indices: tuple[npt.NDArray[np.int64], ...]
+    key: str = "given"
 
     @classmethod
-    def split(cls, units: npt.ArrayLike, shards: int, *, seed: int = 0) -> Shards:
-        """Divide whole units evenly at random, by their places: the order in which they first appear.
+    def hashed(cls, units: npt.ArrayLike, shards: int, *, key: str = "0") -> Shards:
+        """Give every unit the shard that the keyed hash of its id names: no other unit, and no record, has a say in it.
 
-        A unit's place and the number of places decide its shard, never an id or a record: replacing a unit in its place moves no
-        other unit. The seed moves units between teachers; it draws no privacy noise.
+        The number of units stays private, and sizes differ as chance has it. The key is public and fixed beforehand; whoever
+        tries several until the sizes please makes the division depend on everybody.
         """
-        ids = _one_per_record(units)
-        distinct, first, which = np.unique(ids, return_index=True, return_inverse=True)
-        if not (isinstance(shards, (int, np.integer)) and 1 <= shards <= len(distinct)):
-            raise RecipeError(f"`shards` must be between 1 and the number of units, {len(distinct)}. Got {shards!r} instead.")
-        # A keyed hash orders the places, the same on every platform and version.
-        keys = [hashlib.blake2b(f"{seed}:{place}".encode(), digest_size=16).digest() for place in range(len(distinct))]
-        home = np.empty(len(distinct), dtype=np.int64)
-        home[sorted(range(len(distinct)), key=keys.__getitem__)] = np.arange(len(distinct)) % shards
-        places = np.empty(len(distinct), dtype=np.int64)
-        places[np.argsort(first)] = np.arange(len(distinct))
-        where = home[places[which]]
-        return cls.of([np.flatnonzero(where == k) for k in range(shards)], ids)
+        names = spelled(units)
+        count = _valid_count(shards)
+        homes: dict[str, int] = {name: _hash(key, name) % count for name in dict.fromkeys(names.tolist())}
+        homes[""] = -1  # a record that is nobody's is in no shard
+        where = np.array([homes[name] for name in names.tolist()], dtype=np.int64)
+        return cls(_parts(where, count), f"hash of id|{key}|{count}")
 
     @classmethod
-    def of(cls, indices: Sequence[npt.ArrayLike], units: npt.ArrayLike) -> Shards:
-        """Take a given division and check it."""
-        ids = _one_per_record(units)
-        given = [np.asarray(part) for part in indices]
-        if not given or any(part.size == 0 for part in given):
-            raise RecipeError("`shards` must each hold at least one record. Got an empty one instead.")
-        if any(part.dtype.kind not in "iu" or part.ndim != 1 or part.min() < 0 or part.max() >= len(ids) for part in given):
+    def placed(cls, units: npt.ArrayLike, roster: Roster, shards: int, *, key: str = "0") -> Shards:
+        """Deal the places of a public roster evenly among shards; an absent id leaves its place empty.
+
+        The roster's length, the key and a unit's place decide its shard. Ids that are not on the roster are left out.
+        """
+        count = _valid_count(shards)
+        if count > len(roster):
+            raise RecipeError(f"`shards` must be at most the places on the roster, {len(roster)}. Got {count} instead.")
+        # A keyed hash orders the places, the same on every platform and version.
+        keys = [hashlib.blake2b(f"{key}:{place}".encode(), digest_size=16).digest() for place in range(len(roster))]
+        home = np.full(len(roster) + 1, -1, dtype=np.int64)  # the last one is for ids that are not on the roster
+        home[sorted(range(len(roster)), key=keys.__getitem__)] = np.arange(len(roster)) % count
+        return cls(_parts(home[roster.find(units)], count), f"place on the roster {roster.sha256}|{key}|{count}")
+
+    @classmethod
+    def of(cls, indices: Sequence[npt.ArrayLike], units: npt.ArrayLike, *, key: str = "given") -> Shards:
+        """Take a given division and check it. Whoever gives one answers for its rule: no unit may move another one."""
+        ids = spelled(units)
+        given = [np.asarray(part if np.size(part) else np.empty(0, dtype=np.int64)) for part in indices]
+        if not given:
+            raise RecipeError("`shards` must be at least one. Got none instead.")
+        if not all(_indexes(part, len(ids)) for part in given):
             raise DataError(f"`indices` must be whole numbers from 0 to {len(ids) - 1}. Got others instead.")
         parts = tuple(part.astype(np.int64) for part in given)
-        homes = np.concatenate([np.full(len(np.unique(ids[part])), k) for k, part in enumerate(parts)])
         owners = np.concatenate([np.unique(ids[part]) for part in parts])
-        if len(np.unique(owners)) != len(homes):
-            shared = len(homes) - len(np.unique(owners))
+        if shared := len(owners) - len(np.unique(owners)):
             raise UnitOverlap(f"`shards` must not share a unit. Got {shared} shared between shards instead.")
-        return cls(parts)
+        return cls(parts, key)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -107,4 +196,27 @@ class Shards:
         return f"Shards({len(self)})"
 
     def __reduce__(self) -> Any:
-        return (Shards, (self.indices,))
+        return (Shards, (self.indices, self.key))
+
+
+def _indexes(part: npt.NDArray[Any], records: int) -> bool:
+    whole = part.dtype.kind in "iu" and part.ndim == 1
+    return whole and (part.size == 0 or bool(0 <= part.min() <= part.max() < records))
+
+
+def _hash(key: str, name: str) -> int:
+    """Hash an id under a public key; the length keeps key and id apart."""
+    return int.from_bytes(hashlib.sha256(f"{len(key)}:{key}:{name}".encode()).digest()[:16], "big")
+
+
+def _valid_count(shards: int) -> int:
+    if isinstance(shards, bool) or not isinstance(shards, (int, np.integer)) or shards < 1:
+        raise RecipeError(f"`shards` must be a whole number ≥ 1. Got {shards!r} instead.")
+    return int(shards)
+
+
+def _parts(where: npt.NDArray[np.int64], count: int) -> tuple[npt.NDArray[np.int64], ...]:
+    """Collect the records of each shard in their order; -1 is nobody's."""
+    order = np.argsort(where, kind="stable")
+    ends = np.searchsorted(where[order], np.arange(count + 1))
+    return tuple(order[start:end].astype(np.int64) for start, end in itertools.pairwise(ends))
