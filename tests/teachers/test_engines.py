@@ -220,6 +220,7 @@ def probed(task, monkeypatch, times: dict[int, float], *, teachers: int, steps: 
     asked: list[int] = []
     monkeypatch.setattr(engines, "probe", lambda job, material, *, stack: asked.append(stack) or times[stack])
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # or all tests after this one would run on so many
     job = engines.Job(factory=task.network, training=engines.replace(task.training, steps=steps), seed=0)
     shards = tuple(torch.arange(4) for _ in range(teachers))
     material = engines.Material(torch.zeros(4, 1, 8, 8), torch.zeros(4, dtype=torch.int64), shards)

@@ -110,7 +110,9 @@ def test_windows_of_what_is_no_mask_are_clipped(masks) -> None:
     states = []
     for targets in (odd, masks.targets.astype(np.float64)):
         private = Private.of(masks.inputs, targets)
-        teachers = Segmenter(network, training=replace(masks.training, steps=3), engine="sequential", device="cpu").through(window)
+        teachers = Segmenter(network, training=replace(masks.training, steps=3), engine="sequential", device="cpu").through(
+            window
+        )
         states.append(teachers.fit(private, private.split(3)).ensemble.state)
     assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
 

@@ -7,14 +7,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.privacy.errors import DataError
+
 Array = npt.NDArray[Any]
 LARGEST = float(np.finfo(np.float32).max)  # trees and networks read 32 bits
+
+
+def numeric(targets: npt.ArrayLike) -> Array:
+    """Refuse targets that are no numbers: a kind of array is public."""
+    given = np.asarray(targets)
+    if given.dtype.kind not in "biuf":
+        raise DataError(f"`targets` must be numbers. Got {given.dtype} instead.")
+    return given
 
 
 def classes(labels: npt.ArrayLike, count: int | None = None) -> Array:
     """Give labels as int64. What is no whole number ≥ 0 (and below `count`, where that is known) becomes 0."""
     given = np.asarray(labels)
-    if given.dtype.kind not in "biuf":
+    if given.dtype.kind not in "biuf":  # what a model says, not what it was trained on: see `numeric`
         return np.zeros(given.shape, dtype=np.int64)
     with np.errstate(all="ignore"):  # NaN has no whole number, and says so
         whole = given.astype(np.int64)

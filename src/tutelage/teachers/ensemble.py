@@ -28,7 +28,7 @@ from tutelage.nets.training import State, Training
 from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.teachers.chunks import KIND, Chunks
-from tutelage.teachers.cleaning import classes
+from tutelage.teachers.cleaning import classes, numeric
 from tutelage.teachers.engines import EngineName, Job, Material, Plan, choose, run
 from tutelage.teachers.fits import Fit
 
@@ -299,9 +299,7 @@ def as_targets(network: nn.Module, records: Source, targets: Any, training: Trai
     A label that is no class of the network becomes class 0. In masks what is not a number becomes 0, and the rest is clipped.
     """
     answer = trial(network, records)
-    given = targets if isinstance(targets, Pieces) else np.asarray(targets)
-    if not isinstance(given, Pieces) and given.dtype.kind not in "biuf":
-        raise DataError(f"`targets` must be numbers. Got {given.dtype} instead.")
+    given = targets if isinstance(targets, Pieces) else numeric(targets)
     if len(answer) == 1 or answer[0] > 1:
         return torch.from_numpy(classes(given, answer[0]))
     if given.shape[1:] != answer[1:]:

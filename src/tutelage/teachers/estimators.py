@@ -18,7 +18,7 @@ from tutelage.estimators import estimator, flat
 from tutelage.privacy.errors import DataError
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Shards
-from tutelage.teachers.cleaning import classes, numbers
+from tutelage.teachers.cleaning import classes, numbers, numeric
 from tutelage.teachers.shelf import Shelf, fingerprint
 
 Array = npt.NDArray[Any]
@@ -51,15 +51,14 @@ class EstimatorTeachers:
         self, private: Private, shards: Shards, *, checkpoint: str | Path | None = None, progress: Progress | None = None
     ) -> EstimatorTeachers:
         """Train every teacher on its own shard and nothing else; `checkpoint`, here or before, is a folder under `private/`."""
-        if private.targets.dtype.kind not in "biuf":
-            raise DataError(f"`targets` must be whole numbers. Got {private.targets.dtype} instead.")
+        inputs, targets = np.asarray(private.inputs), numeric(private.targets)
         folder = checkpoint or self.checkpoint
         self._shelf = None if folder is None else Shelf(folder, fingerprint(self._settings(), private, shards))
         found = self._shelf.taken_up() if self._shelf else {}
-        self._models, self._failed, self._width = [], self._shelf.failed() if self._shelf else {}, _width(private.inputs)
+        self._models, self._failed, self._width = [], self._shelf.failed() if self._shelf else {}, _width(inputs)
         for k in range(len(shards)):
             if k not in found:
-                found[k] = self._taught(k, private.inputs[shards[k]], private.targets[shards[k]])
+                found[k] = self._taught(k, inputs[shards[k]], targets[shards[k]])
                 if self._shelf:
                     self._shelf.put(k, found[k])
             self._models.append(found[k])

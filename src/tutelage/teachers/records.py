@@ -16,7 +16,7 @@ from tutelage.features.sight import Sight
 from tutelage.privacy.errors import DataError
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Shards
-from tutelage.teachers.cleaning import classes, numbers
+from tutelage.teachers.cleaning import classes, numbers, numeric
 
 Array = npt.NDArray[Any]
 _ROWS = 2000  # teachers whose first records are read at once
@@ -47,7 +47,7 @@ class RecordTeachers:
 
     def fit(self, private: Private, shards: Shards, *, progress: Callable[[int, int], None] | None = None) -> RecordTeachers:
         """See every record once, in the order of the shards."""
-        inputs, targets, count = np.asarray(private.inputs), np.asarray(private.targets), len(shards)
+        inputs, targets, count = np.asarray(private.inputs), numeric(private.targets), len(shards)
         self._sizes = np.asarray([len(part) for part in shards.indices])
         self._labels = np.asarray([targets[part[0]] if len(part) else 0 for part in shards.indices])
         self._more: dict[int, tuple[Array, Array]] = {}  # what else a teacher has: features and labels
@@ -59,11 +59,16 @@ class RecordTeachers:
                 part = shards[teacher]
                 row[...] = inputs[part[0]] if len(part) else 0
                 if len(part) > 1:
-                    self._more[teacher] = self.sight(numbers(inputs[part[1:]])), targets[part[1:]]
-            self._first[start : start + len(some)] = self.sight(numbers(firsts))
+                    self._more[teacher] = self._seen(inputs[part[1:]]), targets[part[1:]]
+            self._first[start : start + len(some)] = self._seen(firsts)
             if progress is not None:
                 progress(some.stop, count)
         return self
+
+    def _seen(self, inputs: Array) -> Array:
+        """See records; one that the features make no number of is seen as nothing."""
+        with np.errstate(all="ignore"):
+            return numbers(self.sight(numbers(inputs)))
 
     def __len__(self) -> int:
         return len(self._sizes)

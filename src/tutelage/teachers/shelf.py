@@ -62,7 +62,6 @@ class Shelf:
         store_private(content, self.folder / f"models-{numbers[0]:06d}-{numbers[-1]:06d}.skops")
         self._waiting, self._due = {}, time.monotonic() + EVERY
 
-
     def failed(self) -> dict[int, str]:
         """Give the teachers of this fit that failed before, each with the type of its error."""
         try:
