@@ -1,4 +1,4 @@
-"""How units are divided among teachers, attacked through releases: the rule that was used before is refuted, the new one is not."""
+"""Attack the division of units among teachers through releases: the old rule is refuted, the new one is not."""
 
 from __future__ import annotations
 

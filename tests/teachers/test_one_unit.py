@@ -268,6 +268,26 @@ def test_networks_in_other_processes(engine: str, monkeypatch: pytest.MonkeyPatc
             ray.shutdown()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize(("name", "engine"), PAIRS)
+def test_networks_on_a_gpu(name: str, engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With deterministic algorithms a GPU keeps to the same rule (docs/theory/teachers.md says what holds without)."""
+    monkeypatch.setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    kind, make = NETWORKS[name]
+    records = world(kind)
+
+    def bits_of(some: Records) -> list[bytes]:
+        return network_bits(make(engine=engine, device="cuda", chunk=None, seed=2).fit(some.private, hashed(some)), kind)
+
+    torch.use_deterministic_algorithms(True)
+    try:
+        one = bits_of(records)
+        for change in ("remove all", "no numbers", "interleave", "very many"):
+            assert differing(one, bits_of(CHANGES[change](records, kind))) <= {home(records)}, change
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 # ── tables ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 QUESTIONS = drawn("table", 40, seed=6)[0]
