@@ -29,6 +29,7 @@ from tutelage.privacy.sealed import _KEY
 from tutelage.teachers import engines
 from tutelage.teachers import ensemble as ensemble_module
 from tutelage.teachers import estimators as estimators_module
+from tutelage.teachers import segmenter as segmenter_module
 from tutelage.teachers.classifier import Classifier
 from tutelage.teachers.estimators import EstimatorTeachers
 from tutelage.teachers.networked import Networked
@@ -247,6 +248,19 @@ def test_networks(name: str, engine: str, change: str, before: Callable[[str, st
     assert differing(before(name, engine), after) <= {home(records)}
     if change in ("replace", "remove all", "relabel", "very many") and name != "regions":
         assert differing(before(name, engine), after) == {home(records)}  # or nothing was looked at
+
+
+@pytest.mark.parametrize("engine", ["sequential", "stacked", "recorded"])
+def test_records_that_no_longer_fit_into_memory(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One unit's records push the data over the size up to which it is held: from then on it is read batch by batch."""
+    records = world("masks")
+    many = more(records, "masks", 400)
+    monkeypatch.setattr(segmenter_module, "HELD", many.inputs.nbytes - 1)
+    made = Segmenter(unet(8), device="cpu")
+    kinds = [type(made.material(some.private, hashed(some))[0]).__name__ for some in (records, many)]
+    assert kinds == ["ndarray", "Pieces"]
+    for after in (many, nothing(many, "masks")):
+        assert differing(trained("segmenter", engine, records), trained("segmenter", engine, after)) == {home(records)}
 
 
 @pytest.mark.parametrize(
@@ -479,3 +493,20 @@ def test_a_probe_reads_blank_records_alone(monkeypatch: pytest.MonkeyPatch) -> N
         engines.probe(engines.Job(factory=unet(8), training=LEARN, seed=0), material, stack=stack)
     assert len(read) == 4
     assert all(len(some) == 1 and not some.any() for some in read)
+
+
+@pytest.mark.parametrize("free", [1, 1000, 10_000])
+def test_what_is_free_on_a_gpu_does_not_size_a_stack(free: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Private records lie there: what they leave free depends on how many they are. A stand-in for the GPU counts bytes."""
+    peaks = iter([500, 500 + 4 * 10])
+    job = engines.Job(factory=unet(8), training=replace(LEARN, steps=1, batch=1), seed=0)
+    material = engines.Material(*(torch.from_numpy(array) for array in drawn("masks", 30, seed=0)), (torch.arange(3),) * 10)
+    for name, stand_in in {
+        "empty_cache": lambda: None,
+        "reset_peak_memory_stats": lambda _: None,
+        "max_memory_allocated": lambda _: next(peaks),
+        "mem_get_info": lambda _: (free, 10_000),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stand_in)
+    monkeypatch.setattr(engines, "train_stack", lambda *_, **__: {})
+    assert engines.fitting(job, material.blank(10)) == int(engines.MEMORY * 10_000 / (10 + 32))
