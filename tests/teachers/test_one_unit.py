@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.teachers.test_engines import Cluster
 
 from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.data.dataset import Private, Public
@@ -263,23 +265,16 @@ def test_records_that_no_longer_fit_into_memory(engine: str, monkeypatch: pytest
         assert differing(trained("segmenter", engine, records), trained("segmenter", engine, after)) == {home(records)}
 
 
-@pytest.mark.parametrize(
-    "engine", ["processes", pytest.param("ray", marks=[pytest.mark.slow, pytest.mark.filterwarnings("ignore")])]
-)
+@pytest.mark.parametrize("engine", ["processes", "ray"])
 def test_networks_in_other_processes(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if engine == "ray":
-        ray = pytest.importorskip("ray")
-        ray.init(num_cpus=1, include_dashboard=False)
+    """The worker is a real process. Ray is a stand-in with its verbs: `test_engines` compares a real one with the loop."""
+    monkeypatch.setitem(sys.modules, "ray", Cluster(CPU=2.0))
     monkeypatch.setattr(engines.os, "sched_getaffinity", lambda _: {0}, raising=False)  # one worker: starting takes longest
-    try:
-        records = world("labels")
-        one = trained("classifier", engine, records)
-        for change in ("remove all", "very many"):
-            assert differing(one, trained("classifier", engine, CHANGES[change](records, "labels"))) == {home(records)}
-        assert one == trained("classifier", "sequential", records)
-    finally:
-        if engine == "ray":
-            ray.shutdown()
+    records = world("labels")
+    one = trained("classifier", engine, records)
+    for change in ("remove all", "very many"):
+        assert differing(one, trained("classifier", engine, CHANGES[change](records, "labels"))) == {home(records)}
+    assert one == trained("classifier", "sequential", records)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -80,13 +80,13 @@ class Chunks:
     def write(self, teachers: Sequence[int], learned: State) -> None:
         """Put one finished chunk on disk."""
         path = self.folder / f"chunk-{teachers[0]:06d}-{teachers[-1]:06d}.safetensors"
-        write_tensors(path, learned, self._told(CHUNK_KIND, teachers), private=True)
+        write_tensors(path, learned, self._metadata(CHUNK_KIND, teachers), private=True)
         self.unfinished.unlink(missing_ok=True)
 
-    def finish(self, state: State, told: dict[str, str]) -> None:
+    def finish(self, state: State, metadata: dict[str, str]) -> None:
         """Put all teachers into one file, and remove the chunks only after that."""
         if not self.whole.exists():
-            write_tensors(self.whole, state, {**told, **self.fit.told}, private=True)
+            write_tensors(self.whole, state, {**metadata, **self.fit.metadata}, private=True)
         self._clear()
 
     # ── a stack that is still learning: the `Bookmark` of nets.training ───────────────────────────────────────────────
@@ -98,8 +98,8 @@ class Chunks:
     def keep(self, teachers: Sequence[int], device: torch.device, learning: State) -> None:
         """Save all that a stack needs to go on."""
         begin = time.monotonic()
-        told = {**self._told(UNFINISHED_KIND, teachers), "device": device.type}
-        write_tensors(self.unfinished, learning, told, private=True)
+        metadata = {**self._metadata(UNFINISHED_KIND, teachers), "device": device.type}
+        write_tensors(self.unfinished, learning, metadata, private=True)
         now = time.monotonic()
         self._due = now + max(EVERY, SHARE * (now - begin))
 
@@ -131,6 +131,6 @@ class Chunks:
             raise RecipeError("`checkpoint` must hold chunks of this same fit, or nothing. Got another fit's instead.")
         self._asked, self._plan = metadata.get("asked", ""), metadata.get("plan", "")
 
-    def _told(self, kind: str, teachers: Sequence[int]) -> dict[str, str]:
+    def _metadata(self, kind: str, teachers: Sequence[int]) -> dict[str, str]:
         given = {"asked": self._asked, "plan": self._plan}
-        return {"kind": kind, **self.fit.told, **given, "teachers": json.dumps(list(teachers))}
+        return {"kind": kind, **self.fit.metadata, **given, "teachers": json.dumps(list(teachers))}

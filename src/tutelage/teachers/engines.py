@@ -199,8 +199,8 @@ def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | Non
         slots, graphics = cluster(started_ray(), device)
         stacked = graphics and together(job, material)
         size = chunk or min(CLUSTERED if graphics else GATHER, -(-count // slots))
-        told = f"the cluster has {slots} {'GPU' if graphics else 'core'}{'s'[: slots > 1]} to give"
-        return Plan(engine=engine, chunk=even(count, size), stacked=stacked, workers=slots, graphics=graphics, reason=told)
+        why = f"the cluster has {slots} {'GPU' if graphics else 'core'}{'s'[: slots > 1]} to give"
+        return Plan(engine=engine, chunk=even(count, size), stacked=stacked, workers=slots, graphics=graphics, reason=why)
     if engine == "processes":
         if not movable(job.factory):
             raise RecipeError(
@@ -239,16 +239,16 @@ def quickest(job: Job, material: Material, *, workers: int, chunk: int | None) -
             alone = probe(job, material, stack=best)
         finally:
             torch.set_num_threads(threads)
-    told = ", ".join(f"{'one by one' if not size else f'stacks of {size}'} {1e3 * t:.1f} ms" for size, t in times.items())
-    told = f"per teacher and step: {told}; {threads} thread{'s'[: threads > 1]}, {workers} core{'s'[: workers > 1]}"
+    reason = ", ".join(f"{'one by one' if not size else f'stacks of {size}'} {1e3 * t:.1f} ms" for size, t in times.items())
+    reason = f"per teacher and step: {reason}; {threads} thread{'s'[: threads > 1]}, {workers} core{'s'[: workers > 1]}"
     spread = STARTUP + 1.1 * alone * total / workers  # a tenth for cores that share a memory bus
-    told += f"; {times[best] * total:.0f} s in this process, about {spread:.0f} s in {workers}"
+    reason += f"; {times[best] * total:.0f} s in this process, about {spread:.0f} s in {workers}"
     size = min(best or GATHER, -(-count // workers), carried(material, workers))
     if workers > 1 and size and movable(job.factory) and spread < times[best] * total:
-        return Plan(engine="processes", chunk=chunk or size, stacked=bool(best), workers=workers, reason=told)
+        return Plan(engine="processes", chunk=chunk or size, stacked=bool(best), workers=workers, reason=reason)
     if best:
-        return Plan(engine="stacked", chunk=even(count, chunk or best), stacked=True, reason=told)
-    return Plan(engine="sequential", chunk=chunk or GATHER, stacked=False, reason=told)
+        return Plan(engine="stacked", chunk=even(count, chunk or best), stacked=True, reason=reason)
+    return Plan(engine="sequential", chunk=chunk or GATHER, stacked=False, reason=reason)
 
 
 def carried(material: Material, workers: int) -> int:
@@ -395,7 +395,7 @@ def in_processes(
                     news.put((kind, value))
                     kind, value = pickle.load(worker.stdout)
                 news.put((kind, (chunk, value) if kind == "done" else value))
-        except (EOFError, BrokenPipeError):  # nothing was said: it was killed
+        except (EOFError, BrokenPipeError):  # the pipe ended: it was killed
             news.put(("failed", DataError(
                 "Worker processes must live until their teachers have learned; with too little memory they are killed. "
                 f"Got one that ended with status {worker.wait()} instead. engine='sequential' needs less."

@@ -128,7 +128,7 @@ class Ensemble:
                         folder.write(teachers, learned)
         trained = cls(factory, state, device=device, plan=plan)
         if folder:
-            folder.finish(state, trained.told)
+            folder.finish(state, trained.metadata)
         return trained
 
     def predict(self, inputs: Any, *, block: int | None = None, progress: Progress | None = None) -> np.ndarray:
@@ -226,13 +226,13 @@ class Ensemble:
         return network
 
     @property
-    def told(self) -> dict[str, str]:
-        """Say in a file what it holds."""
+    def metadata(self) -> dict[str, str]:
+        """Describe the file: its kind, how many teachers, and the network."""
         return {"kind": KIND, "teachers": str(len(self)), "network": describe(self.factory)}
 
     def save(self, path: str | Path) -> None:
         """Write all networks to one safetensors file of stacked tensors."""
-        write_tensors(path, self.state, self.told, private=True)
+        write_tensors(path, self.state, self.metadata, private=True)
 
     @classmethod
     def load(cls, path: str | Path, *, factory: Factory | None = None, device: str = "auto") -> Ensemble:
