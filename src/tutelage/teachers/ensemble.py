@@ -86,15 +86,7 @@ class Ensemble:
         training = training or Training()
         checked(factory)
         place = pick_device(device)
-        with np.errstate(all="ignore"):  # a number too large for a float32 would warn
-            records = inputs if isinstance(inputs, Pieces) else finite(as_inputs(inputs))
-        parts = tuple(torch.from_numpy(np.asarray(shard, dtype=np.int64)) for shard in shards)
-        check(records, targets, parts, training)
-        wanted = as_targets(factory(), records, targets, training)
-        if any(len(part) == 0 for part in parts):
-            blank = torch.tensor([len(records)])
-            parts = tuple(part if len(part) else blank for part in parts)
-            records, wanted = with_blank(records), with_blank(wanted)
+        records, wanted, parts = taken(factory, inputs, targets, shards, training)
         job = Job(factory=factory, training=training, seed=seed)
         state = {
             name: torch.zeros(len(parts), *tensor.shape, dtype=tensor.dtype) for name, tensor in factory().state_dict().items()
@@ -250,6 +242,21 @@ class Ensemble:
 def _asked(template: nn.Module, one: State, images: Tensor) -> Tensor:
     """Ask one network of a stack; a tensor that two of its layers share is given under both names."""
     return functional_call(template, one, (images,), tie_weights=False)
+
+
+def taken(
+    factory: Factory, inputs: Any, targets: Any, shards: Iterable[Any], training: Training
+) -> tuple[Source, Source, tuple[Tensor, ...]]:
+    """Bring records and targets to what a network is trained on, and give every teacher at least one row of them."""
+    with np.errstate(all="ignore"):  # a number too large for a float32 would warn
+        records = inputs if isinstance(inputs, Pieces) else finite(as_inputs(inputs))
+    parts = tuple(torch.from_numpy(np.asarray(shard, dtype=np.int64)) for shard in shards)
+    check(records, targets, parts, training)
+    wanted = as_targets(factory(), records, targets, training)
+    if all(len(part) for part in parts):
+        return records, wanted, parts
+    blank = torch.tensor([len(records)])
+    return with_blank(records), with_blank(wanted), tuple(part if len(part) else blank for part in parts)
 
 
 @contextlib.contextmanager
