@@ -31,6 +31,7 @@ import numpy.typing as npt
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
 from tutelage.privacy.events import Event, NonPrivate, Sampled, from_record, to_record
+from tutelage.privacy.files import read_json_lines, reading, write_whole
 from tutelage.privacy.sealed import _KEY, Sealed
 from tutelage.privacy.units import Adjacency, Unit
 
@@ -153,11 +154,8 @@ def quotable(entries: Sequence[Entry], run: str) -> bool:
 
 def read_lines(path: Path) -> list[Entry]:
     """Read an exported book (JSON lines)."""
-    try:
-        with path.open(encoding="utf-8", newline="\n") as lines:  # U+2028 and its like may stand inside a row
-            return [Entry(**json.loads(line)) for line in lines]
-    except (OSError, ValueError, TypeError):
-        raise LedgerError(f"`book` must be a readable export with one row per line. Got {path.name} instead.") from None
+    with reading(path, "book", error=LedgerError):
+        return [Entry(**row) for row in read_json_lines(path, "book", error=LedgerError)]
 
 
 @final
@@ -319,9 +317,9 @@ class Ledger:
             return str(self._db.execute("SELECT hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()[0])
 
     def export(self, path: Path) -> None:
-        """Write the book as JSON lines, chain included; it holds no private value."""
+        """Write the book as JSON lines, chain included, whole or not at all; it holds no private value."""
         lines = "".join(json.dumps(asdict(entry), sort_keys=True, ensure_ascii=False) + "\n" for entry in self.entries())
-        path.write_text(lines, encoding="utf-8")
+        write_whole(path, lines)
 
     def close(self) -> None:
         """Let go of the file."""
