@@ -21,7 +21,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy import accounting
+from tutelage.privacy.budget import Budget, read_budget
 from tutelage.privacy.entries import (
     GENESIS,
     Entry,
@@ -48,7 +49,7 @@ from tutelage.privacy.files import parse_json, write_whole
 from tutelage.privacy.head import HeadFile
 from tutelage.privacy.place import Place
 from tutelage.privacy.sealed import _KEY, Sealed
-from tutelage.privacy.units import Adjacency, Unit
+from tutelage.privacy.units import Adjacency
 
 __all__ = ["SCHEMA", "Budget", "Entry", "Ledger", "charges", "check_chain", "check_heads", "quotable", "read_lines", "starts"]
 
@@ -69,26 +70,6 @@ CREATE TRIGGER entries_remain BEFORE DELETE ON entries BEGIN SELECT RAISE(ABORT,
 CREATE TRIGGER answers_stay BEFORE UPDATE ON answers BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
 CREATE TRIGGER answers_remain BEFORE DELETE ON answers BEGIN SELECT RAISE(ABORT, 'the book is append-only'); END;
 """
-
-
-@final
-@dataclass(frozen=True)
-class Budget:
-    """Say how much may be learned about one unit in all: (ε, δ), who the unit is, and who its neighbours are."""
-
-    epsilon: float
-    delta: float
-    unit: Unit = field(default_factory=Unit)
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
-
-    def __post_init__(self) -> None:
-        if isinstance(self.unit, str):
-            object.__setattr__(self, "unit", Unit(self.unit))
-        if self.adjacency not in list(Adjacency):
-            raise RecipeError(f"`adjacency` must be 'replace-one' or 'add-remove'. Got {self.adjacency!r} instead.")
-        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
-        accounting.positive(epsilon=self.epsilon)
-        accounting.probability(delta=self.delta)
 
 
 @final
@@ -376,17 +357,7 @@ class Ledger:
             self._db.execute(statement)
         self._db.execute(f"PRAGMA application_id={_APPLICATION}")
         self._db.execute(f"PRAGMA user_version={SCHEMA}")
-        self._append(
-            "open",
-            {
-                "schema": SCHEMA,
-                "epsilon": float(budget.epsilon),
-                "delta": float(budget.delta),
-                "unit": budget.unit.name,
-                "unit_teachers": budget.unit.teachers,
-                "adjacency": str(budget.adjacency),
-            },
-        )
+        self._append("open", {"schema": SCHEMA, **budget.record()})
 
     def _check_sampler(self, event: Event) -> None:
         """Refuse a sampled event whose amplification is proved for the other kind of neighbours."""
@@ -473,7 +444,7 @@ class Ledger:
         if tally != {(run, event): count for run, event, count in self._db.execute("SELECT run, event, count FROM totals")}:
             raise LedgerError("the book's totals must add up to its rows. Got others instead.")
         self._verify_answers(rows)
-        return _budget(rows[0].body)
+        return read_budget(rows[0].body)
 
     def _verify_answers(self, rows: Sequence[Entry]) -> None:
         """Hash what was released again, one release at a time: all answers together may be larger than memory."""
@@ -489,11 +460,6 @@ class Ledger:
     def _released_digest(self, questions: Sequence[str]) -> str:
         payload = "SELECT payload FROM answers WHERE question = ?"
         return _answers_digest([(question, self._db.execute(payload, (question,)).fetchone()[0]) for question in questions])
-
-
-def _budget(body: dict[str, Any]) -> Budget:
-    """Read the budget out of the opening row."""
-    return Budget(body["epsilon"], body["delta"], Unit(body["unit"], body["unit_teachers"]), Adjacency(body["adjacency"]))
 
 
 def _answers_digest(answers: Any) -> str:
