@@ -872,6 +872,23 @@ def test_a_run_that_starts_again_with_another_plan_quotes_the_budget(path: Path)
         book.close()
 
 
+@pytest.mark.parametrize("sampled_first", [True, False])
+def test_sampled_events_are_one_runs_with_one_plan(path: Path, sampled_first: bool) -> None:
+    sampled, plain = Sampled(Gaussian(1.0, 4.0), 0.01, "fixed", 10, 1000), Gaussian(1.0, 40.0)
+    first, second = (sampled, plain) if sampled_first else (plain, sampled)
+    with Ledger(path, BUDGET) as book:
+        book.begin("one", plan="p")
+        book.charge(first)
+        book.charge(second)  # within a run both are fine: its list is fixed
+    for run, plan in (("two", "p"), ("one", "q")):
+        with Ledger(path) as book:
+            book.begin(run, plan=plan)
+            for event in (sampled, plain):
+                with pytest.raises(RecipeError, match="must be charged by one run with one plan where sampled events are"):
+                    book.charge(event)
+            assert dict(book.totals()) == {sampled: 1, plain: 1}
+
+
 def test_what_is_charged_without_a_start_is_nobodys_own(path: Path) -> None:
     with Ledger(path, BUDGET) as book:
         book.charge(EVENT)

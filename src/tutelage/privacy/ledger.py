@@ -83,11 +83,11 @@ class Ledger:
     def __init__(
         self, path: str | os.PathLike[str], budget: Budget | None = None, *, heads: Iterable[tuple[int, str]] = ()
     ) -> None:
-        self.path = Path(path)  # for messages, until it is resolved
+        self.path = Path(path)
         self.run = ""  # what `begin` is given
         with self._guarded():
             self._place = Place(path)
-            self.path, self._head = self._place.path, HeadFile(self._place.path)
+            self._head = HeadFile(self._place.path)
             self.budget = _patiently(lambda: self._open(budget, list(heads)))
         if budget is not None and budget != self.budget:
             self.close()
@@ -104,6 +104,7 @@ class Ledger:
         self._check_sampler(event)
         with self._writing():
             pairs = [*self._totals(), (event, int(count))]
+            self._check_alone(pairs)
             if not isinstance(event, NonPrivate) and not accounting.admits(pairs, self.budget.epsilon, self.budget.delta):
                 raise BudgetExceeded(
                     f"`count` of {type(event).__name__} must fit the budget of ε = {self.budget.epsilon:g} at "
@@ -156,7 +157,7 @@ class Ledger:
             seq = self._append("release", body)
             self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", [(key, seq, value) for key, value in fresh.items()])
         with self._guarded():
-            self._checkpoint("PASSIVE")  # so that the database alone is nearly whole when the process is killed
+            self._checkpoint()  # so that the database alone is nearly whole when the process is killed
 
     def recall(self, questions: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         """Give the answers that were released before: they cost nothing again."""
@@ -234,7 +235,7 @@ class Ledger:
         """
         with self._guarded():
             last = self._last()
-            Ledger(self.path, heads=[last]).close()
+            Ledger(self._place.path, heads=[last]).close()
             self._place.check()
 
     def close(self) -> None:
@@ -258,10 +259,10 @@ class Ledger:
         if not existed and (known or budget is None):
             check_heads([], known)
             raise LedgerError(f"`path` must be an existing book when no budget is given. Got {self.path.name} instead.")
-        self._db = sqlite3.connect(self.path, timeout=0.1, isolation_level=None)
+        self._db = sqlite3.connect(self._place.path, timeout=0.1, isolation_level=None)
         try:
             if not existed:  # SQLite gives the files beside a database the database's own mode
-                self.path.chmod(0o600)
+                self._place.path.chmod(0o600)
             self._place.remember()
             self._db.execute("PRAGMA synchronous=FULL")
             if self._blank():
@@ -276,9 +277,9 @@ class Ledger:
             with self._transaction("DEFERRED"):  # one snapshot: others may write meanwhile
                 found = self._verify(known)
                 last = self._last()
-            self._place.remember(*(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")))
-            if self.path.with_name(self.path.name + "-wal").stat().st_size:  # what a kill left beside the database
-                self._checkpoint("TRUNCATE")
+            self._place.remember(self._place.beside("-wal"), self._place.beside("-shm"))
+            if os.path.getsize(self._place.beside("-wal")):  # what a kill left
+                self._checkpoint()
             if last[0] > self._head.length:
                 self._head.append(*last)
             self._place.remember(self._head.path)
@@ -308,9 +309,9 @@ class Ledger:
     def _mode(self) -> str:
         return str(self._db.execute("PRAGMA journal_mode").fetchone()[0])
 
-    def _checkpoint(self, manner: str) -> None:
+    def _checkpoint(self) -> None:
         """Copy what lies in the write-ahead log into the database, as far as other connections let it."""
-        self._db.execute(f"PRAGMA wal_checkpoint({manner})")
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -365,6 +366,17 @@ class Ledger:
             proved = Adjacency.ADD_REMOVE if event.sampler == "poisson" else Adjacency.REPLACE_ONE
             if self.budget.adjacency != proved:
                 raise RecipeError(f"`sampler` must be proved for {self.budget.adjacency} books. Got {event.sampler!r} instead.")
+
+    def _check_alone(self, pairs: list[tuple[Event, int]]) -> None:
+        """Refuse a second run, or a second plan, where sampled events are: no theorem covers what is chosen after answers."""
+        if any(isinstance(event, Sampled) for event, _ in pairs):
+            runs = {run for (run,) in self._db.execute("SELECT DISTINCT run FROM totals")} | {self.run}
+            plans = {plan for run, plan in starts(self._entries()) if run == self.run}
+            if len(runs) > 1 or len(plans) > 1:
+                raise RecipeError(
+                    "`event` must be charged by one run with one plan where sampled events are in the book: no filter covers "
+                    "them. Got another run or plan instead; nothing was read. Take a book of its own for them."
+                )
 
     def _kept(self, question: str) -> tuple[int, bytes] | None:
         row = self._db.execute("SELECT seq, payload FROM answers WHERE question = ?", (question,)).fetchone()

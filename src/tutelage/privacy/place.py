@@ -28,6 +28,10 @@ class Place:
             self.path = Path(path).resolve()
         self._known: dict[Path, tuple[int, int]] = {}
 
+    def beside(self, end: str) -> Path:
+        """Give the path of a file that SQLite keeps beside the ledger's."""
+        return self.path.with_name(self.path.name + end)
+
     def found(self) -> bool:
         """Tell whether the file is there; refuse one that is no plain file under one name, before SQLite opens it."""
         return self._identity(self.path) is not None
