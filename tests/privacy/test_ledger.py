@@ -887,6 +887,8 @@ def test_sampled_events_are_one_runs_with_one_plan(path: Path, sampled_first: bo
                 with pytest.raises(RecipeError, match="must be charged by one run with one plan where sampled events are"):
                     book.charge(event)
             assert dict(book.totals()) == {sampled: 1, plain: 1}
+    with Ledger(path) as book:
+        book.reveal(Sealed([1]), reason="a look is written down in any case")
 
 
 def test_what_is_charged_without_a_start_is_nobodys_own(path: Path) -> None:

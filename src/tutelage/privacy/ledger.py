@@ -104,7 +104,8 @@ class Ledger:
         self._check_sampler(event)
         with self._writing():
             pairs = [*self._totals(), (event, int(count))]
-            self._check_alone(pairs)
+            if not isinstance(event, NonPrivate):
+                self._check_alone(pairs)
             if not isinstance(event, NonPrivate) and not accounting.admits(pairs, self.budget.epsilon, self.budget.delta):
                 raise BudgetExceeded(
                     f"`count` of {type(event).__name__} must fit the budget of ε = {self.budget.epsilon:g} at "
@@ -253,7 +254,6 @@ class Ledger:
 
     def _open(self, budget: Budget | None, heads: list[tuple[int, str]]) -> Budget:
         """Open or create the database, and check it against all that is known of it. Another process may do the same."""
-        self._place.forget()
         known = [*heads, *self._head.read()]  # before the database: a head is written after its row, so the row must be there
         existed = self._place.found()
         if not existed and (known or budget is None):
