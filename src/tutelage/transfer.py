@@ -20,7 +20,7 @@ from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
-from tutelage.privacy.errors import DataError, Error, RecipeError
+from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed, quietly
 from tutelage.privacy.units import Shards
@@ -107,13 +107,15 @@ def transfer(
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
     beforehand.check(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget, queries=queries)
+    if private.targets.ndim == 1 and isinstance(number := getattr(codec, "classes", None), int):
+        private = private.labelled(number)  # a record of no class is in no shard, and no reason to refuse
     how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written
     selection = how.selecting(budget, queries, mechanism)
     task = _task(private, public, queries, codec, how, questions, shards, truth, say)
     beforehand.check_records(private, public, test)
     learner, judged = beforehand.made(student, public), test is not None and test.targets is not None
-    beforehand.check_classes(codec, private, public, test, teachers=teachers, learner=learner, shares=how.vectors)
+    beforehand.check_classes(codec, public, test, teachers=teachers, learner=learner, shares=how.vectors)
     other = _other_than(learner, student)
     if judged:
         other()  # the same one twice is refused before anything is paid for
@@ -161,20 +163,10 @@ def _task(
     if how.selection is not None and private.targets.ndim == 1:
         raise RecipeError("`selection` must stay open where targets are labels: shares of votes are few. Got it instead.")
     if isinstance(codec, Corrections):
-        _check_labels(private, codec.classes)  # now: later a wrong one could stop a release that is paid for
         return Following(public, queries, how, codec)
     if private.targets.ndim > 1:
         return Masking(public, queries, how, questions, codec, shards, truth=truth, say=say)
     return Labelling(Interview(public, queries, codec.bound.dimension, how, questions, say))
-
-
-def _check_labels(private: Private, classes: int) -> None:
-    """Refuse private labels that no class has."""
-    labels = private.targets
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise DataError(f"`targets` must be whole numbers (records,). Got {labels.dtype} of shape {labels.shape} instead.")
-    if not ((labels >= 0) & (labels < classes)).all():
-        raise DataError(f"`targets` must be whole numbers from 0 to {classes - 1}. Got others instead (withheld).")
 
 
 def _other_than(published: Any, student: Students) -> Students:
