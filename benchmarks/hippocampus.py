@@ -38,6 +38,7 @@ from tutelage.codecs.regions import Regions
 from tutelage.codecs.regionvotes import RegionVotes
 from tutelage.codecs.rescaled import Rescaled
 from tutelage.codecs.wavelet import Wavelet
+from tutelage.data import rosters
 from tutelage.data.dataset import Private, Public
 from tutelage.features.alignment import aligned
 from tutelage.metrics import dice, surface_dice
@@ -46,7 +47,7 @@ from tutelage.privacy.bounds import Ball, Bound, Cube, OneHot
 from tutelage.privacy.curator import Curator, Sighted
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
-from tutelage.privacy.units import Unit
+from tutelage.privacy.units import Roster, Unit
 from tutelage.runs import RunFolder
 
 SIZE = (32, 48, 32)
@@ -100,7 +101,8 @@ def divided(everyone: Private, split: int) -> tuple[Private, Public, Public]:
         for name in ("public", "test")
     )
     assert (len(public), len(test)) == (PUBLIC, TEST)
-    return everyone[homes == "private"], public, test
+    listed = Roster.of([name for name in rosters.hippocampus().ids.tolist() if part.get(name) == "private"])
+    return replace(everyone[homes == "private"], roster=listed), public, test
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -312,7 +314,7 @@ def split_study(everyone: Private, split: int, how: argparse.Namespace) -> Study
         seed=split,
         checkpoint=how.keep and how.keep / "private" / f"split-{split}",
     )
-    count = how.teachers or len(np.unique(private.units))
+    count = how.teachers or private.places
     return Study(split, split, private, public, test, teachers.fit(private, private.split(count, seed=split)))
 
 
@@ -359,7 +361,7 @@ def study_rows(study: Study, how: argparse.Namespace) -> None:
     private, public, test = study.private, study.public, study.test
     assert test.targets is not None
     assert public.targets is not None
-    network, patients, count = UNet(shape=(1, *SIZE)), len(np.unique(private.units)), len(study.teachers)
+    network, patients, count = UNet(shape=(1, *SIZE)), private.places, len(study.teachers)
     book.setting = {
         "teachers": how.teachers or "every patient",
         "plain_teachers": how.plain_teachers,

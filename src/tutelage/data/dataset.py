@@ -75,7 +75,9 @@ class Private:
         inputs, targets = np.asarray(inputs), np.asarray(targets)
         _check_masks(inputs, targets)
         if units is not None:
-            return cls(inputs, targets, units if isinstance(units, np.ndarray) else np.asarray(units, object), unit, source, roster)
+            return cls(
+                inputs, targets, units if isinstance(units, np.ndarray) else np.asarray(units, object), unit, source, roster
+            )
         if roster is not None:
             raise RecipeError("`units` must be given where `roster` is: whose row is whose. Got the roster alone instead.")
         return cls(inputs, targets, np.arange(len(inputs)), unit, source, Roster.places(max(1, len(inputs))))

@@ -93,7 +93,7 @@ def read_folder(
     pixels = [_read(pillow, path, number, channels, size, private is not None) for number, (path, _) in enumerate(files)]
     shapes = {image.shape for image in pixels if image is not None}
     if len(shapes) != 1:
-        raise DataError(f"`size` must be given where images differ in size. Got several sizes, or no image, instead.")
+        raise DataError("`size` must be given where images differ in size. Got several sizes, or no image, instead.")
     blank = np.zeros(shapes.pop(), np.uint8)
     inputs = scale(np.stack([blank if image is None else image for image in pixels]))
     units = None
@@ -123,9 +123,7 @@ def _pillow() -> Any:
         ) from None
 
 
-def _read(
-    pillow: Any, path: Path, number: int, channels: int, size: tuple[int, int] | None, private: bool
-) -> np.ndarray | None:
+def _read(pillow: Any, path: Path, number: int, channels: int, size: tuple[int, int] | None, private: bool) -> np.ndarray | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pillow.DecompressionBombWarning)

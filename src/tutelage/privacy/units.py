@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from tutelage.privacy.errors import DataError, RecipeError, UnitOverlap
 
-
 _LONGEST = 200  # characters of an id; a longer one is written as its hash
 
 

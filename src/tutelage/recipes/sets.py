@@ -293,9 +293,8 @@ def _divided(
     own = [] if roster is None else _parts(roster.ids.tolist(), [private], seed, "roster")[0]
     first = (folders[0], None) if roster is None else _listed(folders[0], roster, own)
     if section.test_directory is None:
-        public, test = (
-            _chosen(folders[1], part, "public_directory") for part in _parts(_people(folders[1]), others, seed, "public_directory")
-        )
+        key = "public_directory"
+        public, test = (_chosen(folders[1], part, key) for part in _parts(_people(folders[1]), others, seed, key))
         return first, public, test
     public, test = (
         _chosen(found, _parts(_people(found), [count], seed, key)[0], key)
