@@ -107,7 +107,8 @@ def transfer(
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
     beforehand.check(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget, queries=queries)
-    if private.targets.ndim == 1 and isinstance(number := getattr(codec, "classes", None), int):
+    labels = private.targets.ndim == 1 or isinstance(codec, Corrections)
+    if labels and isinstance(number := getattr(codec, "classes", None), int):
         private = private.labelled(number)  # a record of no class is in no shard, and no reason to refuse
     how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written

@@ -72,7 +72,8 @@ def changed(change: str, data: list[Row]) -> list[Row]:
 
 
 CHANGES = (
-    "other contents", "more records", "first one less", "none at all", "other labels", "at the end", "interleaved", "another name",
+    "other contents", "more records", "first one less", "none at all", "other labels", "at the end", "interleaved",
+    "another name",
 )  # fmt: skip
 
 

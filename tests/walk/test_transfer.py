@@ -48,7 +48,7 @@ def rows(out: Path) -> list[str]:
         ),
         ({"queries": 61}, "`queries` must be between 1 and the public pool's 60 records. Got 61"),
         ({"queries": 0}, "`queries` must be between 1"),
-        ({"shards": 121}, "`shards` must be between 1 and the number of units, 120"),
+        ({"shards": 121}, "`shards` must be at most the places on the roster, 120"),
         ({"aggregation": Aggregation("gnmax", sigma=1e-3)}, "`sigma` must let one answer fit ε = 8"),
         ({"aggregation": Aggregation("lnmax", gamma=100.0)}, "`gamma` must let one answer fit ε = 8"),
         ({"aggregation": Aggregation(sanitise=Sanitise(30.0, 0.001, 5.0))}, "`sanitise.order` must satisfy conditions C5 and C6"),

@@ -1,7 +1,7 @@
 """Clean private records one by one, by constants that are public: no record can end a run, and none moves another.
 
-What is no finite number becomes 0, and what is absurdly large is cut. Masks and shares lie in [0, 1]. A whole number of 32 bits or
-fewer is never touched. Where nothing is unclean nothing is copied.
+What is no finite number becomes 0, and what is absurdly large is cut. Masks and shares lie in [0, 1]. Inputs that are whole
+numbers of 32 bits or fewer are never touched. Where nothing is unclean nothing is copied.
 """
 
 from __future__ import annotations

@@ -72,20 +72,18 @@ class Private:
 
         A `roster` is a public list of ids that was fixed before the data was collected, never one that is read off it.
         """
-        inputs, targets = np.asarray(inputs), np.asarray(targets)
+        inputs, targets = _array(inputs), _array(targets)
         _check_masks(inputs, targets)
-        if units is not None:
-            return cls(
-                inputs, targets, units if isinstance(units, np.ndarray) else np.asarray(units, object), unit, source, roster
-            )
-        if roster is not None:
+        if units is None and roster is not None:
             raise RecipeError("`units` must be given where `roster` is: whose row is whose. Got the roster alone instead.")
-        return cls(inputs, targets, np.arange(len(inputs)), unit, source, Roster.places(max(1, len(inputs))))
+        if units is None:
+            return cls(inputs, targets, np.arange(len(inputs)), unit, source, Roster.places(max(1, len(inputs))))
+        return cls(inputs, targets, spelled(units), unit, source, roster)
 
     def labelled(self, classes: int) -> Private:
         """Leave out the records whose label is no whole number from 0 to `classes` − 1: they stay in no shard, with label 0."""
         if self.targets.ndim != 1 or self.targets.dtype.kind not in "biuf":
-            got = f"{self.targets.dtype} of shape {self.targets.shape}"
+            got = f"kind {self.targets.dtype.kind!r} and rows of shape {self.targets.shape[1:]}"
             raise DataError(f"`targets` must be one number per record where teachers vote. Got {got} instead.")
         labels = self.targets if self.targets.dtype.kind == "f" else self.targets.astype(np.int64)
         known = (labels >= 0) & (labels < classes) & (np.floor(labels) == labels)
@@ -164,6 +162,16 @@ class Public:
 
     def __repr__(self) -> str:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"
+
+
+def _array(values: Any) -> np.ndarray:
+    """Make an array in which one word among numbers stays one odd cell: NumPy would write all of them as words."""
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        cells = np.asarray(values, dtype=object)
+        if not all(isinstance(cell, (str, bytes)) for cell in cells.reshape(-1).tolist()):
+            return cells
+    return array
 
 
 def _check_masks(inputs: np.ndarray, targets: np.ndarray) -> None:

@@ -159,7 +159,7 @@ def has_roster(name: str) -> bool:
 
 
 def places(name: str, *, published: bool = False) -> int | None:
-    """Give the number of places on the roster of a study without reading it; None without a roster, or where nobody wrote it here."""
+    """Give the number of places on the roster of a study without reading it; None without a roster, or where it is not known."""
     preset = _preset(name)
     return preset.places if published or not preset.roster else None
 

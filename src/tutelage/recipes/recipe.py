@@ -6,10 +6,11 @@ import dataclasses
 import hashlib
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import Field, PrivateAttr, create_model
+from pydantic import Field, PrivateAttr, WrapValidator, create_model
 
 from tutelage.planning import Aggregation, Sanitise, Selection
 from tutelage.privacy.errors import RecipeError
@@ -73,11 +74,15 @@ class PrivacySection(Section):
     unit_teachers: Count = 1
 
 
+def _or_one_per_unit(value: Any, count: Callable[[Any], int]) -> Any:
+    return value if value == ONE_PER_UNIT else count(value)
+
+
 class TeachersSection(Section):
     """Which models learn, and on how many shards; what follows `shards` is for networks, and `network` on for U-Nets."""
 
     kind: str = "forest"
-    shards: Count | Literal["one per unit"]
+    shards: Annotated[Count, WrapValidator(_or_one_per_unit)]
     steps: Count | None = None
     batch: Count | None = None
     rate: Positive | None = None
