@@ -418,7 +418,7 @@ def test_networks_that_look_at_regions_need_regions_of_flat_images() -> None:
         (coded('kind = "dct"\nkept = 5').replace('"unet"', '"regions"'), "for `teachers.kind` 'regions'. Got 'dct' instead."),
         (student.replace(VOTES, linear), "`codec.kind` must be 'region-votes' for `student.kind` 'regions'. Got 'dct'"),
         (
-            student.replace('"scenes"\nsize = 16', '"brats"\nroster = "r"\nsize = [9, 9, 9]'),
+            student.replace(*brats),
             "`student.kind` must be 'unet' for volumes.",
         ),
         (student.replace('"masks"\nkind', '"latent"\nkind').replace(VOTES, linear), "`codec.kind` must be 'region-votes' for"),

@@ -78,6 +78,13 @@ def check_codec(codec: Any, private: Private) -> None:
         raise RecipeError(f"`codec` must be one for masks of shape {target}. Got one for {space} instead.")
 
 
+def labelled(private: Private, codec: Any) -> Private:
+    """Leave out private records whose label is no class of the codec: one of them is no reason to refuse."""
+    labels = private.targets.ndim == 1 or isinstance(codec, Corrections)
+    number = getattr(codec, "classes", None)
+    return private.labelled(number) if labels and isinstance(number, int) else private
+
+
 def made(student: Any, public: Public) -> Any:
     """Make the student that will be published, and let it refuse a pool that it could not learn from."""
     learner = student()

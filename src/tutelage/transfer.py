@@ -107,9 +107,7 @@ def transfer(
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
     beforehand.check(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget, queries=queries)
-    labels = private.targets.ndim == 1 or isinstance(codec, Corrections)
-    if labels and isinstance(number := getattr(codec, "classes", None), int):
-        private = private.labelled(number)  # a record of no class is in no shard, and no reason to refuse
+    private = beforehand.labelled(private, codec)
     how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written
     selection = how.selecting(budget, queries, mechanism)

@@ -107,7 +107,7 @@ def test_targets_that_are_no_labels_are_refused_before_anything_is_paid(tmp_path
     inputs = np.random.default_rng(0).normal(size=(40, 3))
     sight = Sight.learn(Public.of(inputs), Seeing(axes=3, bins=3))
     for odd in (np.full(40, "benign"), np.zeros((40, 2), dtype=int)):
-        with pytest.raises((DataError, RecipeError), match="`targets` must be one number per record|`codec` must be"):
+        with pytest.raises((DataError, RecipeError), match=r"`targets` must be one number per record|`codec` must be"):
             transfer(
                 Private.of(inputs, odd),
                 Public.of(inputs),
