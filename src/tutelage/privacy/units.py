@@ -149,6 +149,12 @@ class Roster:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Roster) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
+
     def __repr__(self) -> str:
         return f"Roster({len(self)} places)"
 
