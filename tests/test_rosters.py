@@ -113,9 +113,9 @@ def test_one_per_unit_needs_a_number_that_is_public(tmp_path: Path) -> None:
     ):
         assert parse(TABLE.format(name=name, unit=unit, data=data)).teachers.shards == count
     for name, unit in (("diabetes", "patient"), ("pneumoniamnist", "record")):
-        with pytest.raises(RecipeError, match="`teachers.shards` must be a whole number where there is no roster"):
+        with pytest.raises(RecipeError, match=r"`teachers.shards` must be a whole number where there is no roster"):
             parse(TABLE.format(name=name, unit=unit, data=""))
-    with pytest.raises(RecipeError, match="`teachers.shards` must be a whole number where there is no roster"):
+    with pytest.raises(RecipeError, match=r"`teachers.shards` must be a whole number where there is no roster"):
         read(clinic(tmp_path, APART))
 
 
@@ -130,5 +130,5 @@ def test_a_published_list_is_the_sets_own() -> None:
     ):
         with pytest.raises(RecipeError, match=message):
             parse(TABLE.format(name=name, unit="record", data=data))
-    with pytest.raises(RecipeError, match="`data.roster` must be a file with one id a line for 'nifti'"):
+    with pytest.raises(RecipeError, match=r"`data.roster` must be a file with one id a line for 'nifti'"):
         parse(VOLUMES.format(data=f'roster = "published"\n{APART}', shards="3"))

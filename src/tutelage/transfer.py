@@ -20,7 +20,7 @@ from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
-from tutelage.privacy.errors import Error, RecipeError
+from tutelage.privacy.errors import DataError, Error, RecipeError
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed, quietly
 from tutelage.privacy.units import Shards
@@ -129,7 +129,7 @@ def transfer(
         _release(folder, task, model, answers)
         scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
         if judged and test is not None and controls:
-            quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
+            _judge(folder, lambda: task.controls(teachers, private, answers, test, other, folder, say))
             say("scoring the controls", 1, 1)
         exposed = folder.read_controls() if benchmark else {}
         _note(declared, ledger)
@@ -166,6 +166,14 @@ def _task(
     if private.targets.ndim > 1:
         return Masking(public, queries, how, questions, codec, shards, truth=truth, say=say)
     return Labelling(Interview(public, queries, codec.bound.dimension, how, questions, say))
+
+
+def _judge(folder: RunFolder, controls: Callable[[], None]) -> None:
+    """Score what only the owner of the data may know. A control that fails on private data leaves no figure, and ends no run."""
+    try:
+        quietly("controls", controls, ours=Error)
+    except DataError as error:
+        folder.write_inside(folder.private / "controls-failed.txt", f"{error}\n")
 
 
 def _other_than(published: Any, student: Students) -> Students:
