@@ -51,8 +51,10 @@ def draw(folder: Path, number: int, shape: tuple[int, ...]) -> None:
 
 
 def drawn(folder: Path, people: int, shape: tuple[int, ...], processes: int) -> None:
-    """Draw those who are not there yet."""
-    names = (f"BraTS2021_{number:05d}" for number in range(people))
+    """Draw those who are not there yet, and list them all: the recipe's roster."""
+    names = [f"BraTS2021_{number:05d}" for number in range(people)]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "roster.txt").write_text("\n".join(names), encoding="utf-8")
     missing = [number for number, name in enumerate(names) if not (folder / name / f"{name}_seg.nii").exists()]
     with ProcessPoolExecutor(processes) as pool:
         for _ in pool.map(draw, [folder] * len(missing), missing, [shape] * len(missing)):

@@ -368,7 +368,7 @@ def study_rows(study: Study, how: argparse.Namespace) -> None:
     private, public, test = study.private, study.public, study.test
     assert test.targets is not None
     assert public.targets is not None
-    network, patients, count = UNet(shape=(1, *SIZE)), len(np.unique(private.units)), len(study.teachers)
+    network, patients, count = UNet(shape=(1, *SIZE)), private.places, len(study.teachers)
     book.setting = {
         "teachers": how.teachers or "every patient",
         "plain_teachers": how.plain_teachers,

@@ -25,6 +25,7 @@ from tutelage.nets.networks import ConvNet
 from tutelage.nets.training import Training, train_one
 from tutelage.nets.unet import UNet
 from tutelage.nets.warps import SCENES, VOLUMES
+from tutelage.privacy.units import Roster
 from tutelage.teachers.segmenter import Segmenter
 
 STEPS = 8
@@ -53,7 +54,8 @@ def milliseconds(factory: Any, training: Training) -> float:
 def scores(data: Path, count: int) -> dict[str, list[float]]:
     """Train some patients' teachers both ways, and score each by itself."""
     private, _, test = hippocampus.divided(hippocampus.read(data), 0)
-    patients = private[np.isin(private.units, np.unique(private.units)[:count])]
+    roster = Roster.of(np.unique(private.units)[:count])
+    patients = replace(private[roster.find(private.units) >= 0], roster=roster)
     found = {}
     for way in WAYS:
         how = replace(hippocampus.training(300, 3e-3, batch=2, augmentation=VOLUMES), precision=way)

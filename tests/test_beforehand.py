@@ -211,13 +211,17 @@ def test_labels_without_a_class_cost_nothing(choices: dict[str, Any], rule: str,
     assert untouched(tmp_path)
 
 
-@pytest.mark.parametrize("odd", [7, -1, 0.5, float("nan"), "seven"])
-def test_private_labels_without_a_class_cost_nothing_and_are_not_told(odd: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("odd", [7, -1, 0.5, float("nan"), "seven", None])
+def test_a_private_label_without_a_class_decides_nothing(odd: Any, tmp_path: Path) -> None:
     inputs, targets = clouds(120, 0)
-    labels = np.asarray([odd, *targets.tolist()[1:]])
-    with pytest.raises(tt.DataError) as caught:
-        labels_transfer(tmp_path, tt.Private.of(inputs, labels))
-    assert str(caught.value) == "`targets` must be whole numbers from 0 to 2, as the codec has classes. Got others instead."
+    outcome = labels_transfer(tmp_path, tt.Private.of(inputs, [odd, *targets.tolist()[1:]]))
+    assert outcome.folder.guarantee.is_file()
+
+
+def test_labels_that_are_words_cost_nothing_and_are_not_told(tmp_path: Path) -> None:
+    inputs, targets = clouds(120, 0)
+    with pytest.raises(tt.DataError, match=r"`targets` must be one number per record .* Got kind 'U' and rows of shape \(\)"):
+        labels_transfer(tmp_path, tt.Private.of(inputs, np.asarray(["seven", *targets.tolist()[1:]])))
     assert untouched(tmp_path)
 
 

@@ -166,7 +166,7 @@ def test_the_hash_leaves_out_where_files_lie() -> None:
         ('[data]\nset = "digits"', 'data = "digits"', "`data` must be a table, [data]. Got 'digits' instead."),
         ('name = "small"', 'name = "small"\nseed = 1.5', "`seed` must be a valid integer. Got 1.5 instead."),
         ("queries = 20", "queries = 401", "`aggregation.queries` must be between 1 and the public pool's 400 records. Got 401"),
-        ("shards = 10", "shards = 1001", "`teachers.shards` must be between 1 and the number of units, 1000. Got 1001"),
+        ("shards = 10", "shards = 1001", "`teachers.shards` must be between 1 and the 1000 places of the roster. Got 1001"),
         ("shards = 10", 'shards = 10\nkind = "convnet"\nwidths = [7]', "`teachers.widths` must be multiples of 8. Got (7,)"),
         ("queries = 20", "queries = 20\nqueries = 21", "`recipe` must be valid TOML"),
     ],
@@ -301,7 +301,7 @@ def test_bounds_are_known_without_reading(table: str, held: object, known: bool)
         ('"gnmax"', '"mean"', "`aggregation.method` must be 'gnmax' for the codec 'region-votes'. Got 'mean' instead."),
         ("regions = 4", "regions = 1", "`codec.regions` must be greater than or equal to 2. Got 1 instead."),
         ("queries = 6", "queries = 11", "`aggregation.queries` must be between 1 and the public pool's 10 records. Got 11"),
-        ("shards = 3", "shards = 25", "`teachers.shards` must be between 1 and the number of units, 24. Got 25 instead."),
+        ("shards = 3", "shards = 25", "`teachers.shards` must be between 1 and the 24 places of the roster. Got 25 instead."),
         ("shards = 3", "shards = 3\nwidths = [7, 16]", "`teachers.widths` must be multiples of 8. Got (7, 16) instead."),
         ('learner = "masks"', 'learner = "masks"\nwidths = [8, 12]', "`student.widths` must be multiples of 8. Got (8, 12)"),
         ("queries = 6", "queries = 6\nrounds = 3", "`aggregation.rounds` must stay open for masks. Got 3 instead."),
@@ -412,11 +412,15 @@ def test_networks_that_look_at_regions_need_regions_of_flat_images() -> None:
     both = MASKS.replace('"unet"', '"regions"').replace('learner = "masks"', 'learner = "masks"\nkind = "regions"')
     assert parse(both).student.kind == "regions"
     student = MASKS.replace('learner = "masks"', 'learner = "masks"\nkind = "regions"')
+    brats = ('"scenes"\nsize = 16', '"brats"\nroster = "r"\nsize = [9, 9, 9]')
     linear = 'kind = "dct"\nkept = 5\n[aggregation]\nmethod = "mean"'
     for text, message in (
         (coded('kind = "dct"\nkept = 5').replace('"unet"', '"regions"'), "for `teachers.kind` 'regions'. Got 'dct' instead."),
         (student.replace(VOTES, linear), "`codec.kind` must be 'region-votes' for `student.kind` 'regions'. Got 'dct'"),
-        (student.replace('"scenes"\nsize = 16', '"brats"\nsize = [9, 9, 9]'), "`student.kind` must be 'unet' for volumes."),
+        (
+            student.replace(*brats),
+            "`student.kind` must be 'unet' for volumes.",
+        ),
         (student.replace('"masks"\nkind', '"latent"\nkind').replace(VOTES, linear), "`codec.kind` must be 'region-votes' for"),
     ):
         with pytest.raises(RecipeError) as refused:
@@ -581,7 +585,7 @@ def test_a_codec_s_bound_is_known_before_any_data(table: str, expected: object, 
 def test_volumes_know_patients_alone(unit: str) -> None:
     text = (
         coded(DCT)
-        .replace('"scenes"\nsize = 16', '"brats"\nsize = [9, 9, 9]')
+        .replace('"scenes"\nsize = 16', '"brats"\nroster = "r"\nsize = [9, 9, 9]')
         .replace("delta = 1e-5", "delta = 1e-5\nunit = 'patient'")
     )
     assert parse(text).privacy.unit == "patient"

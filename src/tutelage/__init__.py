@@ -27,7 +27,7 @@ from tutelage.privacy.errors import (
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LaplaceMean, LNMax, NoisyMean, SmoothNumber, ThresholdTest
 from tutelage.privacy.sealed import Sealed
-from tutelage.privacy.units import Adjacency, Shards, Unit
+from tutelage.privacy.units import Adjacency, Roster, Shards, Unit
 from tutelage.report.page import report
 from tutelage.transfer import Outcome, transfer
 
@@ -80,6 +80,7 @@ __all__ = [
     "Public",
     "Recipe",
     "RecipeError",
+    "Roster",
     "Sanitise",
     "Sealed",
     "Selection",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.votes import Votes
 from tutelage.data.dataset import Private, Public
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Adjacency
 
@@ -78,6 +78,13 @@ def check_codec(codec: Any, private: Private) -> None:
         raise RecipeError(f"`codec` must be one for masks of shape {target}. Got one for {space} instead.")
 
 
+def labelled(private: Private, codec: Any) -> Private:
+    """Leave out private records whose label is no class of the codec: one of them is no reason to refuse."""
+    labels = private.targets.ndim == 1 or isinstance(codec, Corrections)
+    number = getattr(codec, "classes", None)
+    return private.labelled(number) if labels and isinstance(number, int) else private
+
+
 def made(student: Any, public: Public) -> Any:
     """Make the student that will be published, and let it refuse a pool that it could not learn from."""
     learner = student()
@@ -88,12 +95,10 @@ def made(student: Any, public: Public) -> Any:
     return learner
 
 
-def check_classes(
-    codec: Any, private: Private, public: Public, test: Public | None, *, teachers: Any, learner: Any, shares: bool
-) -> None:
-    """Refuse labels that the codec has no class for, and a student that has no class for what may be answered.
+def check_classes(codec: Any, public: Public, test: Public | None, *, teachers: Any, learner: Any, shares: bool) -> None:
+    """Refuse public labels that the codec has no class for, and a student that has no class for what may be answered.
 
-    Who may vote for a class or learn it is read from teachers and student; of private labels nothing is told.
+    Who may vote for a class or learn it is read from teachers and student. A private label of no class is left out, not refused.
     """
     if isinstance(codec, Corrections):
         _check_widths(codec, teachers, getattr(learner, "linear", learner))
@@ -107,10 +112,8 @@ def check_classes(
     if learned is not None and (learned != number if shares else learned < number):
         raise RecipeError(f"`student` must have as many classes as the codec, {number}. Got {learned} instead.")
     for name, data in (("public", public), ("test", test)):
-        if data is not None and data.targets is not None and not _fit(data.targets, number, unknown=True):
+        if data is not None and data.targets is not None and not _fit(data.targets, number):
             raise RecipeError(f"`codec` must have a class for every label of `{name}`. Got {number} classes instead.")
-    if not _fit(private.targets, number):
-        raise DataError(f"`targets` must be whole numbers from 0 to {number - 1}, as the codec has classes. Got others instead.")
 
 
 def _check_widths(codec: Corrections, teachers: Any, learner: Any) -> None:
@@ -121,11 +124,9 @@ def _check_widths(codec: Corrections, teachers: Any, learner: Any) -> None:
             raise RecipeError(f"`codec` must be for the weights of `{name}`, {seen}. Got {(codec.width, codec.classes)} instead.")
 
 
-def _fit(labels: npt.NDArray[Any], classes: int, *, unknown: bool = False) -> bool:
-    """Tell whether all are numbers of classes; in public data a number below 0 may stand for a label that is not known."""
-    if labels.dtype.kind not in "biuf":
-        return False
-    return bool(((labels < classes) & ((labels >= 0) | unknown) & (labels % 1 == 0)).all())
+def _fit(labels: npt.NDArray[Any], classes: int) -> bool:
+    """Tell whether all are numbers of classes; a number below 0 may stand for a public label that is not known."""
+    return labels.dtype.kind in "biuf" and bool(((labels < classes) & (labels % 1 == 0)).all())
 
 
 def _classes(of: Any) -> int | None:

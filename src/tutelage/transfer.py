@@ -107,13 +107,14 @@ def transfer(
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
     beforehand.check(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget, queries=queries)
+    private = beforehand.labelled(private, codec)
     how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written
     selection = how.selecting(budget, queries, mechanism)
     task = _task(private, public, queries, codec, how, questions, shards, truth, say)
     beforehand.check_records(private, public, test)
     learner, judged = beforehand.made(student, public), test is not None and test.targets is not None
-    beforehand.check_classes(codec, private, public, test, teachers=teachers, learner=learner, shares=how.vectors)
+    beforehand.check_classes(codec, public, test, teachers=teachers, learner=learner, shares=how.vectors)
     other = _other_than(learner, student)
     if judged:
         other()  # the same one twice is refused before anything is paid for
@@ -128,7 +129,7 @@ def transfer(
         _release(folder, task, model, answers)
         scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
         if judged and test is not None and controls:
-            quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
+            _judge(folder, lambda: task.controls(teachers, private, answers, test, other, folder, say))
             say("scoring the controls", 1, 1)
         exposed = folder.read_controls() if benchmark else {}
         _note(declared, ledger)
@@ -161,20 +162,18 @@ def _task(
     if how.selection is not None and private.targets.ndim == 1:
         raise RecipeError("`selection` must stay open where targets are labels: shares of votes are few. Got it instead.")
     if isinstance(codec, Corrections):
-        _check_labels(private, codec.classes)  # now: later a wrong one could stop a release that is paid for
         return Following(public, queries, how, codec)
     if private.targets.ndim > 1:
         return Masking(public, queries, how, questions, codec, shards, truth=truth, say=say)
     return Labelling(Interview(public, queries, codec.bound.dimension, how, questions, say))
 
 
-def _check_labels(private: Private, classes: int) -> None:
-    """Refuse private labels that no class has."""
-    labels = private.targets
-    if labels.ndim != 1 or labels.dtype.kind not in "iu":
-        raise DataError(f"`targets` must be whole numbers (records,). Got {labels.dtype} of shape {labels.shape} instead.")
-    if not ((labels >= 0) & (labels < classes)).all():
-        raise DataError(f"`targets` must be whole numbers from 0 to {classes - 1}. Got others instead (withheld).")
+def _judge(folder: RunFolder, controls: Callable[[], None]) -> None:
+    """Score what only the owner of the data may know. A control that fails on private data leaves no figure, and ends no run."""
+    try:
+        quietly("controls", controls, ours=Error)
+    except DataError as error:
+        folder.write_inside(folder.private / "controls-failed.txt", f"{error}\n")
 
 
 def _other_than(published: Any, student: Students) -> Students:

@@ -10,11 +10,12 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tutelage.baselines.cohort import Cohort, check_distortion, check_targets, places, taking_part  # noqa: E402
+from tutelage.baselines.cohort import Cohort, check_distortion, checked, places, taking_part  # noqa: E402
 from tutelage.data.dataset import Private  # noqa: E402
 from tutelage.nets.augmentation import Augmentation  # noqa: E402
 from tutelage.nets.warps import Warp  # noqa: E402
 from tutelage.privacy.errors import DataError, RecipeError  # noqa: E402
+from tutelage.privacy.units import Roster  # noqa: E402
 
 CPU = torch.device("cpu")
 
@@ -27,29 +28,59 @@ def drawn(private: Private, count: int, **told: object) -> tuple[np.ndarray, np.
     return tuple(tensor.numpy() for tensor in seen)  # type: ignore[return-value]
 
 
+def listed(inputs: np.ndarray, targets: np.ndarray, units: list[object], roster: Roster | None = None) -> Private:
+    return Private.of(inputs, targets, units=units, unit="patient", roster=roster or Roster.of(sorted({*map(str, units)})))
+
+
 def test_views_go_round_a_units_own_records() -> None:
     inputs = np.arange(6, dtype=np.float32)[:, None]
-    private = Private.of(inputs, np.arange(6), units=["b", "a", "b", "c", "b", "a"], unit="patient")
+    private = listed(inputs, np.arange(6), ["b", "a", "b", "c", "b", "a"], Roster.of(list("bac")))
     assert places(private) == 3
     images, labels = drawn(private, 6)
     assert images.shape == (3, 6, 1)
-    own = [{0, 2, 4}, {1, 5}, {3}]  # in the order of first appearance: b, a, c
+    own = [{0, 2, 4}, {1, 5}, {3}]  # in the order of the roster: b, a, c
     for seen, given in zip(labels, own, strict=True):
         assert sorted(seen) == sorted(list(given) * (6 // len(given)))  # all of them, evenly
     assert (images[..., 0] == labels).all()
 
 
-def test_replacing_one_unit_moves_no_other() -> None:
+@pytest.mark.parametrize("change", ["replaced", "more", "none", "interleaved", "nobody"])
+def test_whatever_one_unit_does_moves_no_other(change: str) -> None:
     chance = np.random.default_rng(0)
-    inputs, masks = chance.random((5, 1, 8, 8), np.float32), chance.random((5, 8, 8)) > 0.5
-    other = chance.random((7, 1, 8, 8), np.float32), chance.random((7, 8, 8)) > 0.5
-    here = Private.of(inputs, masks, units=[0, 1, 2, 3, 4], unit="patient")
-    other[0][[0, 1, 5, 6]], other[1][[0, 1, 5, 6]] = inputs[[0, 1, 3, 4]], masks[[0, 1, 3, 4]]
-    there = Private.of(*other, units=[0, 1, "x", "x", "x", 3, 4], unit="patient")  # the third unit is another, with 3 records
+    inputs, masks = chance.random((7, 1, 8, 8), np.float32), chance.random((7, 8, 8)) > 0.5
+    roster, here = Roster.of(list("abcde")), list("abcdecc")
+    rows, there = {
+        "replaced": (range(7), here),
+        "more": ([*range(7), 2], [*here, "c"]),
+        "none": ([0, 1, 3, 4], list("abde")),
+        "interleaved": ([5, 0, 2, 1, 3, 6, 4], list("cacbdce")),
+        "nobody": (range(7), ["a", "b", None, "d", "e", None, "x"]),
+    }[change]
+    other = inputs[list(rows)]
+    if change == "replaced":
+        other[[2, 5, 6]] = chance.random((3, 1, 8, 8), np.float32)
     warp = Warp(shift=2.0, rotation=20.0)
-    for before, after in zip(drawn(here, 4, augmentation=warp), drawn(there, 4, augmentation=warp), strict=True):
-        assert (before[[0, 1, 3, 4]] == after[[0, 1, 3, 4]]).all()
-        assert (before[2] != after[2]).any()
+    before = drawn(listed(inputs, masks, here, roster), 4, augmentation=warp)
+    after = drawn(listed(other, masks[list(rows)], there, roster), 4, augmentation=warp)
+    for old, new in zip(before, after, strict=True):
+        assert (old[[0, 1, 3, 4]] == new[[0, 1, 3, 4]]).all()
+    assert change == "more" or (before[0][2] != after[0][2]).any()
+
+
+def test_an_absent_unit_keeps_an_empty_place() -> None:
+    private = listed(np.ones((2, 3), np.float32), np.array([1, 1]), ["a", "c"], Roster.of(list("abc")))
+    cohort = Cohort.of(private, device=CPU)
+    assert len(cohort) == 3
+    assert cohort.present(torch.arange(3)).tolist() == [True, False, True]
+    images, labels = drawn(private, 2)
+    assert not images[1].any()
+    assert not labels[1].any()
+
+
+def test_the_number_of_units_must_be_public() -> None:
+    private = Private.of(np.ones((2, 3), np.float32), np.array([1, 1]), units=["a", "c"], unit="patient")
+    with pytest.raises(RecipeError, match="`private` must have a `roster` for a baseline"):
+        places(private)
 
 
 def test_the_operating_system_draws_who_takes_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,17 +108,15 @@ def test_every_unit_is_as_likely_in_every_place() -> None:
     assert all(600 < count < 900 for count in seen.values())  # 750, and six of its errors
 
 
-def test_bad_labels_are_refused_and_not_quoted() -> None:
+def test_bad_labels_leave_their_record_out() -> None:
     network, images = torch.nn.Linear(8, 3), np.ones((4, 8), np.float32)
-    check_targets(Private.of(images, np.array([0, 1, 2, 0])), network)
     for label in (98765, -100):  # cross-entropy would quote the one and pass over the other
-        with pytest.raises(DataError, match="labels from 0 to 2") as caught:
-            check_targets(Private.of(images, np.array([0, 1, label, 0])), network)
-        assert str(abs(label)) not in str(caught.value)
-    with pytest.raises(DataError, match="masks of their images' size"):
-        check_targets(Private.of(np.zeros((4, 8, 8)), np.zeros((4, 8, 7))), network)
-    with pytest.raises(DataError, match="withheld") as caught:
-        check_targets(Private.of(images, np.full((4, 8), "Ms 98765", object)), network)
+        private = checked(Private.of(images, np.array([0, 1, label, 0])), network)
+        assert Cohort.of(private, device=CPU).present(torch.arange(4)).tolist() == [True, True, False, True]
+    with pytest.raises(DataError, match="masks of the images' size"):
+        checked(Private(np.zeros((4, 8), np.float32), np.zeros((4, 7, 8)), np.arange(4)), network)
+    with pytest.raises(DataError, match="one number per record") as caught:
+        checked(Private.of(images, np.full(4, "Ms 98765")), network)
     assert "98765" not in str(caught.value)
 
 
@@ -100,4 +129,4 @@ def test_what_is_refused() -> None:
     with pytest.raises(RecipeError, match="must be a Warp"):
         check_distortion(Augmentation(shift=1.0), masks=True)
     check_distortion(Augmentation(shift=1.0), masks=False)
-    assert repr(Cohort.of(Private.of(images, np.zeros(4, int)), device=CPU)) == "Cohort(4 units)"
+    assert repr(Cohort.of(Private.of(images, np.zeros(4, int)), device=CPU)) == "Cohort(4 places)"

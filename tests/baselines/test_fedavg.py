@@ -33,8 +33,7 @@ def changes(plan: NoisyFedAvg, private: Private) -> np.ndarray:
     """What every client would send, before the mechanism clips it: (clients, 1, dimension)."""
     network = built(plan.network, seed=0, device=CPU)
     weights = torch.cat([tensor.detach().flatten().double() for tensor in trainable(network).values()])
-    count = len(np.unique(private.units))
-    return Clients(plan, network, private).changes(weights, count)._open(_KEY)
+    return Clients(plan, network, private).changes(weights, private.places)._open(_KEY)
 
 
 @pytest.mark.parametrize("poison", [1e6, np.nan, np.inf])
@@ -44,8 +43,11 @@ def test_one_client_moves_the_sum_by_no_more_than_the_diameter(poison: float, to
     before = changes(plan, Private.of(images, masks, unit="patient"))
     images, masks = images.copy(), masks.copy()
     images[1], masks[1] = poison, 1 - masks[1]
-    after = changes(plan, Private(images, masks, np.arange(5), "patient"))  # `of` would refuse what is no number
-    assert np.allclose(np.delete(before, 1, axis=0), np.delete(after, 1, axis=0), atol=1e-7)  # the others hear nothing of it
+    after = changes(plan, Private.of(images, masks, unit="patient"))
+    assert np.allclose(np.delete(before, 1, axis=0), np.delete(after, 1, axis=0), atol=1e-7)  # the others do not change
+    absent = changes(plan, Private.of(images, masks, unit="patient")[[0, 2, 3, 4]])
+    assert not absent[1].any()  # an empty place
+    assert np.allclose(np.delete(before, 1, axis=0), np.delete(absent, 1, axis=0), atol=1e-7)
     mechanism = plan.mechanism(before.shape[-1], 5, PATIENT)
     event = mechanism.event()
     assert isinstance(event, Gaussian)
@@ -92,30 +94,22 @@ def test_the_operating_system_draws_the_clients(toy: Any, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_add_remove_is_refused_for_it_would_be_false(rate: float, toy: Any, book: Any) -> None:
-    plan = NoisyFedAvg(NET, **FINE, clip=1e-2, local_steps=2, views=1, augmentation=Warp(shift=3.0, rotation=45.0), rate=rate)
-    everyone = Private.of(*toy(24, 0), unit="patient")
-    sums = []
-    for private in (everyone, everyone[1:]):
-        moves = changes(plan, private)[:, 0].astype(np.float64)
-        sums.append((moves * np.minimum(1, plan.clip / np.linalg.norm(moves, axis=1, keepdims=True))).sum(0))
-    assert np.linalg.norm(sums[1] - sums[0]) > 1.1 * plan.clip  # the twin's promise for a unit that goes
+def test_add_remove_is_refused(rate: float, toy: Any, book: Any) -> None:
+    plan = NoisyFedAvg(NET, **FINE, rate=rate)
     for unit in ("patient", "institution"):
         with pytest.raises(RecipeError, match=r"must be 'replace-one'\. Got 'add-remove' instead"):
             plan.mechanism(100, 40, Budget(3.0, 1e-5, unit, "add-remove"))
     with book(8.0, adjacency="add-remove") as ledger:
         with pytest.raises(RecipeError, match=r"must be 'replace-one'\. Got 'add-remove' instead"):
-            plan.fit(everyone, ledger=ledger)
+            plan.fit(Private.of(*toy(24, 0), unit="patient"), ledger=ledger)
         assert ledger.totals() == []
 
 
-def test_a_bad_label_costs_nothing_and_is_not_quoted(book: Any) -> None:
+def test_one_bad_label_changes_nothing_but_its_own_part(book: Any) -> None:
     private = Private.of(np.ones((4, 64), np.float32), np.array([0, 1, 98765, 0]), unit="patient")
     with book(8.0) as ledger:
-        with pytest.raises(DataError, match="labels from 0 to 1") as caught:
-            NoisyFedAvg(WIDE, **FINE).fit(private, ledger=ledger)
-        assert "98765" not in str(caught.value)
-        assert ledger.totals() == []
+        NoisyFedAvg(WIDE, **FINE, rounds=1).fit(private, ledger=ledger)
+        assert ledger.totals()
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])

@@ -7,6 +7,7 @@ import pytest
 
 from tutelage.data.folders import private_from_folder, public_from_folder, read_folder
 from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.units import Roster
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -43,8 +44,17 @@ def test_a_patient_is_one_unit_across_classes(clinic):
     assert len(private.split(2)) == 2
 
 
-def test_records_are_their_own_units_by_default(clinic):
-    assert private_from_folder(clinic).units.tolist() == [0, 1, 2, 3]
+def test_records_are_their_own_units_by_default_and_go_by_name(clinic):
+    picture(clinic / "benign" / "bert" / "01.png", 35)  # one name under two classes is one unit
+    private = private_from_folder(clinic)
+    assert private.units.tolist() == ["anna_01.png", "anna_02.png", "bert/01.png", "anna_03.png", "bert/01.png"]
+    assert private.places is None
+
+
+def test_a_roster_says_who_may_take_part(clinic):
+    private = private_from_folder(clinic, unit="patient", roster=Roster.of(["bert", "cleo"]))
+    assert private.places == 2
+    assert [len(part) for part in private.split(2).indices] in ([1, 0], [0, 1])
 
 
 def test_public_images_grey_and_resized(clinic):
@@ -103,7 +113,7 @@ def test_refuses_a_size_that_is_none(clinic, size):
 
 def test_refuses_images_of_several_sizes(clinic):
     picture(clinic / "benign" / "carl_01.png", size=(5, 5))
-    with pytest.raises(DataError, match="Got 2 sizes"):
+    with pytest.raises(DataError, match="Got several sizes"):
         read_folder(clinic)
     assert len(read_folder(clinic, size=(4, 4))) == 5
 
@@ -117,11 +127,20 @@ def test_a_damaged_image_is_numbered_and_not_named(clinic):
     assert caught.value.__suppress_context__
 
 
-def test_a_file_without_a_unit_is_numbered_and_not_named(clinic):
+def test_a_private_image_that_cannot_be_read_is_nobody_s(clinic):
+    path = clinic / "benign" / "anna_02.png"
+    path.write_bytes(path.read_bytes()[:40])
+    Image.fromarray(np.full((4, 6), 4000, np.uint16)).save(clinic / "benign" / "carl_01.png")
+    private = private_from_folder(clinic, unit="patient")
+    assert private.units.tolist() == ["anna", "", "", "anna", "bert"]
+    assert not private.inputs[1:3].any()
+    assert dict(private.notes) == {"records without an id, in no shard": 2}
+
+
+def test_a_file_without_a_mark_is_its_own_patient(clinic):
     picture(clinic / "malignant" / "dora.png")
-    with pytest.raises(DataError, match="image 4 of the sorted list") as caught:
-        private_from_folder(clinic, unit="patient")
-    assert "dora" not in str(caught.value)
+    picture(clinic / "malignant" / "dora_2.png")
+    assert private_from_folder(clinic, unit="patient").units.tolist() == ["anna", "anna", "anna", "bert", "dora", "dora"]
 
 
 def test_refuses_images_deeper_than_eight_bits(clinic):

@@ -8,7 +8,7 @@ import pytest
 from scipy.io import savemat
 
 from tutelage.data import load, names, splits
-from tutelage.data.presets import cut
+from tutelage.data.presets import cut, has_roster, places
 from tutelage.data.records import Records
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 
@@ -79,9 +79,23 @@ def test_refuses_a_test_set_that_the_pool_would_use_up(tmp_path, write_digits):
 
 def test_refuses_labels_outside_the_classes(tmp_path, write_digits, write_idx):
     folder = write_digits(tmp_path / "mnist", 20, 1010)
-    write_idx(folder / "train-labels-idx1-ubyte.gz", np.full(20, 10))
+    write_idx(folder / "train-labels-idx1-ubyte.gz", np.full(20, 10))  # private ones are left out, not refused
+    private = read("mnist", tmp_path).private
+    assert private.places == 20
+    assert not np.concatenate(private.split(5).indices).size
+    write_idx(folder / "t10k-labels-idx1-ubyte.gz", np.full(1010, 10))
     with pytest.raises(DataError, match="labels of 10 classes"):
         read("mnist", tmp_path)
+
+
+def test_only_a_published_list_of_people_is_a_roster(hospital):
+    directory, _ = hospital
+    assert read("diabetes", directory).private.places is None  # ids are hashed, and how many there are is private
+    assert [has_roster(name) for name in ("diabetes", "mnist", "nifti")] == [True, False, False]
+    assert (places("diabetes"), places("diabetes", published=True), places("adult")) == (None, 57_250, 32_561)
+    for name in ("diabetes", "adult"):
+        with pytest.raises(RecipeError, match="`published` must stay off but for published files"):
+            load(name, directory, verify=False, published=True)
 
 
 def test_refuses_a_truncated_file(tmp_path, write_digits):
@@ -163,7 +177,7 @@ def test_diabetes_never_shares_a_patient_between_parts(hospital, monkeypatch):
 
     monkeypatch.setattr("tutelage.data.presets.cut", remember)
     study = read("diabetes", directory, "paper")
-    parts["private"] = set(study.private.units.tolist())
+    parts["private"] = set(study.private.units.astype(int).tolist())
     assert study.private.unit == "patient"
     assert not parts["private"] & parts["public"]
     assert not parts["private"] & parts["test"]

@@ -10,6 +10,7 @@ import pytest
 
 from tutelage.data.volumes import MODALITIES, Scan, Volumes, fitted, normalised
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
+from tutelage.privacy.units import Roster
 
 
 def save(path: Path, array: np.ndarray, affine: np.ndarray | None = None) -> Path:
@@ -319,9 +320,9 @@ def test_both_sides_of_a_head_are_one_patient(tmp_path: Path) -> None:
     assert seventh == eighth
     assert len({first, third, sixth, seventh}) == 4
     assert "6 scans of 4 patients" in repr(volumes)
-    private = volumes.private()
-    shards = private.split(4, seed=0)
-    assert sorted(len(shard) for shard in shards) == [1, 1, 2, 2]
+    roster = Roster.of([f"hippocampus patient {number}" for number in (1, 2, 3, 4)])
+    assert sorted(len(shard) for shard in volumes.private(roster=roster).split(4, seed=0).indices) == [1, 1, 2, 2]
+    assert volumes.private().places is None
 
 
 @pytest.mark.parametrize("head", ["name,patient\n", ""])

@@ -2,6 +2,8 @@
 
 import hashlib
 import pickle
+from decimal import Decimal
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tutelage.privacy.errors import DataError, RecipeError, UnitOverlap
-from tutelage.privacy.units import Adjacency, Shards, Unit
+from tutelage.privacy.units import Adjacency, Roster, Shards, Unit, spelled
 
 IDS = st.one_of(
     st.lists(st.integers(-50, 50), min_size=1, max_size=60),
-    st.lists(st.text("abcé0", max_size=3), min_size=1, max_size=40),
+    st.lists(st.text("abcé0", min_size=1, max_size=3), min_size=1, max_size=40),
 )
 
 
@@ -21,58 +23,177 @@ def owners(shards: Shards, ids: np.ndarray) -> list[set[object]]:
     return [set(ids[shards[k]].tolist()) for k in range(len(shards))]
 
 
+def by_first_appearance(units: object, count: int, *, seed: int = 0) -> list[np.ndarray]:
+    """Broken twin, the rule before: places in the order in which units first appear, dealt evenly."""
+    _, first, which = np.unique(np.asarray(units), return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))
+    keys = [hashlib.blake2b(f"{seed}:{place}".encode(), digest_size=16).digest() for place in range(len(first))]
+    home = np.empty(len(first), dtype=np.int64)
+    home[sorted(range(len(first)), key=keys.__getitem__)] = np.arange(len(first)) % count
+    return [np.flatnonzero(home[rank][which] == shard) for shard in range(count)]
+
+
 @given(ids=IDS, data=st.data())
-def test_split_keeps_units_whole_and_sizes_even(ids: list[object], data: st.DataObject) -> None:
-    array = np.asarray(ids)
-    count = data.draw(st.integers(1, len(set(ids))))
-    shards = Shards.split(array, count, seed=data.draw(st.integers(0, 5)))
+def test_hashed_shards_keep_units_whole(ids: list[object], data: st.DataObject) -> None:
+    array, count = spelled(ids), data.draw(st.integers(1, 20))
+    shards = Shards.hashed(ids, count, key=data.draw(st.sampled_from("01")))
     held = owners(shards, array)
     assert len(shards) == count
-    assert sorted(np.concatenate([shards[k] for k in range(count)]).tolist()) == list(range(len(ids)))  # each record once
-    assert sum(len(one) for one in held) == len(set(ids))  # no unit in two shards
-    assert max(len(one) for one in held) - min(len(one) for one in held) <= 1
+    kept = np.flatnonzero(array != "").tolist()  # a blank text is nobody
+    assert sorted(np.concatenate(shards.indices).tolist()) == kept  # each record once
+    assert sum(len(one) for one in held) == len({*array.tolist()} - {""})  # no unit in two shards
+    assert all(np.array_equal(part, np.sort(part)) and part.dtype == np.int64 for part in shards.indices)
 
 
-@given(ids=IDS)
-def test_split_depends_on_places_and_seed_alone(ids: list[object]) -> None:
-    count = min(3, len(set(ids)))
-    first, again = Shards.split(ids, count, seed=7), Shards.split(ids, count, seed=7)
-    assert all(np.array_equal(first[k], again[k]) for k in range(count))
-    # Names do not matter: the same pattern of units under other ids is divided in the same way.
-    renamed = [f"unit {ids.index(one)}" for one in ids]
-    assert all(np.array_equal(Shards.split(renamed, count, seed=7)[k], first[k]) for k in range(count))
+@given(ids=IDS, data=st.data())
+def test_placed_shards_keep_units_whole_and_places_even(ids: list[object], data: st.DataObject) -> None:
+    roster = Roster.of(sorted({*spelled(ids).tolist()} - {""}) or ["somebody"])
+    count = data.draw(st.integers(1, len(roster)))
+    shards = Shards.placed(ids, roster, count)
+    sizes = [len(one) for one in owners(shards, spelled(ids))]
+    if "somebody" not in roster.ids:
+        assert max(sizes) - min(sizes) <= 1
+    assert len(shards) == count
 
 
-@pytest.mark.parametrize("replaced", [0, 17, 99])
-def test_replacing_a_unit_in_its_place_moves_no_other(replaced: int) -> None:
-    ids = [f"patient {place}" for place in range(100)]
-    neighbour = [*ids[:replaced], "somebody else", *ids[replaced + 1 :]]
-    before, after = Shards.split(ids, 10, seed=3), Shards.split(neighbour, 10, seed=3)
-    assert all(np.array_equal(before[k], after[k]) for k in range(10))
+@given(ids=IDS, other=st.integers(0, 200), data=st.data())
+def test_whatever_one_unit_does_moves_no_other(ids: list[object], other: int, data: st.DataObject) -> None:
+    """Records of one unit are put in, taken out and put elsewhere: everybody else's stay where they are, in their order."""
+    names = [f"p{one}" for one in ids]
+    places = data.draw(st.lists(st.integers(0, len(names)), max_size=5))
+    added = names[:]
+    for place in places:
+        added.insert(place, f"new {other}")
+    roster = Roster.of(sorted({*names, f"new {other}"}))
+    rules = (lambda units: Shards.hashed(units, 7), lambda units: Shards.placed(units, roster, min(3, len(roster))))
+    for divided in rules:
+        before, after = divided(names), divided(added)
+        changed = 0
+        for k in range(len(before)):
+            old, new = [names[i] for i in before[k]], [added[i] for i in after[k]]
+            assert old == [name for name in new if name != f"new {other}"]
+            changed += old != new
+        assert changed == bool(places)
 
-    def by_rank_of_id(units: list[str]) -> list[set[int]]:  # the broken twin: a new id reshuffles everybody
-        order = sorted(range(100), key=lambda place: hashlib.sha256(units[place].encode()).digest())
-        return [set(order[k::10]) for k in range(10)]
 
-    assert by_rank_of_id(ids) != by_rank_of_id(neighbour)
+def test_the_rule_before_moves_nearly_everybody() -> None:
+    stays = [f"patient {stay % 300}" for stay in range(600)]  # two stays each
+    fewer = stays[1:]  # one patient's first stay goes, the other stays
+    before, after = by_first_appearance(stays, 20), by_first_appearance(fewer, 20)
+    moved = sum([stays[i] for i in before[k]] != [fewer[i] for i in after[k]] for k in range(20))
+    assert moved == 20
+    here, there = Shards.hashed(stays, 20), Shards.hashed(fewer, 20)
+    assert sum([stays[i] for i in here[k]] != [fewer[i] for i in there[k]] for k in range(20)) == 1
 
 
-def test_split_is_the_same_on_every_platform() -> None:
-    shards = Shards.split(np.arange(8), 3, seed=1)
+@pytest.mark.parametrize(
+    "column",
+    [
+        ["7", "8", "9", "7"],
+        [7.0, 8.0, 9.0, 7.0],
+        [7, 8.0, " 9", b"7"],
+        np.array([7, 8, 9, 7]),
+        np.array([7, 8, 9, 7], np.uint8),
+        np.array(["7 ", "8", "9\n", "7"]),
+        np.array(["7", 8, np.float32(9), np.int16(7)], object),
+    ],
+)
+def test_one_odd_cell_does_not_rename_the_others(column: object) -> None:
+    assert spelled(column).tolist() == ["7", "8", "9", "7"]
+
+
+class NoAnswer:
+    """As pandas' NA: whether it is equal to itself cannot be told."""
+
+    def __eq__(self, other: object) -> "NoAnswer":  # type: ignore[override]
+        return self
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __bool__(self) -> bool:
+        raise TypeError("boolean value of NA is ambiguous")
+
+
+@pytest.mark.parametrize("nobody", [None, float("nan"), "", " ", b"", np.datetime64("NaT"), NoAnswer(), "\0", Decimal("sNaN")])
+def test_a_record_that_is_nobody_s_is_in_no_shard(nobody: object) -> None:
+    units = np.array(["ann", nobody, "ben", nobody], dtype=object)
+    for shards in (
+        Shards.hashed(units, 2),
+        Shards.placed(units, Roster.of(["ben", "ann"]), 2),
+        Shards.of([[0, 1], [2, 3]], units),
+    ):
+        assert sorted(np.concatenate(shards.indices).tolist()) == [0, 2]
+
+
+@given(st.one_of(st.text(), st.binary(), st.floats(), st.integers(), st.text("a\0 \udcff", max_size=5)))
+def test_every_id_can_be_written_and_is_written_once(one: object) -> None:
+    [name] = spelled([one]).tolist()
+    assert spelled([name]).tolist() == [name]
+    Shards.hashed([one], 3)
+
+
+def test_ids_of_any_length_cost_little() -> None:
+    units = ["a" * 10**6, "b" * 10**6, 10**5000, *(str(number) for number in range(10_000))]
+    names = spelled(units)
+    assert names.nbytes < 10**7
+    assert len({*names.tolist()}) == len(units)
+
+
+def test_accents_are_written_in_one_way_and_capitals_kept() -> None:
+    assert len({*spelled(["José", "Jose\u0301"]).tolist()}) == 1
+    assert len({*spelled(["Ann", "ann", "a nn"]).tolist()}) == 3  # pseudonyms may hang on capitals
+
+
+def test_whoever_is_not_on_the_roster_is_in_no_shard() -> None:
+    roster = Roster.of(["ann", "ben", "cid", "dan"])
+    full = Shards.placed(["ann", "ben", "cid", "dan"], roster, 4)
+    less = Shards.placed(["dan", "eve", "ben"], roster, 4)
+    homes = {name: k for k in range(4) for name in np.array(["ann", "ben", "cid", "dan"])[full[k]]}
+    assert {name: k for k in range(4) for name in np.array(["dan", "eve", "ben"])[less[k]]} == {
+        name: homes[name] for name in ("ben", "dan")
+    }
+    assert full.key == less.key
+
+
+def test_the_division_is_the_same_on_every_platform() -> None:
+    shards = Shards.placed(np.arange(8), Roster.places(8), 3, key="1")
     assert [shards[k].tolist() for k in range(3)] == [[2, 4, 7], [0, 1, 5], [3, 6]]
-    assert shards[0].dtype == np.int64
+    assert [part.tolist() for part in Shards.hashed(np.arange(8), 3, key="1").indices] == [[0, 1, 4, 7], [3, 5], [2, 6]]
+    assert Roster.of(["a", "bc"]).sha256 == hashlib.sha256(b"1:a2:bc").hexdigest()
 
 
-def test_another_seed_divides_otherwise() -> None:
+def test_the_key_is_public_and_another_one_divides_otherwise() -> None:
     ids = np.arange(100)
-    one, two = Shards.split(ids, 5, seed=1), Shards.split(ids, 5, seed=2)
-    assert any(not np.array_equal(one[k], two[k]) for k in range(5))
+    for rule in (lambda key: Shards.hashed(ids, 5, key=key), lambda key: Shards.placed(ids, Roster.places(100), 5, key=key)):
+        one, two = rule("1"), rule("2")
+        assert one.key != two.key
+        assert any(not np.array_equal(one[k], two[k]) for k in range(5))
 
 
-def test_records_of_one_patient_stay_together() -> None:
-    patients = np.repeat(np.arange(20), 7)
-    shards = Shards.split(patients, 4)
-    assert all(len(shards[k]) == 35 for k in range(4))
+def test_hashed_sizes_differ_as_chance_has_it() -> None:
+    sizes = np.array([len(part) for part in Shards.hashed(np.arange(81_500), 100).indices])
+    assert sizes.min() > 815 - 5 * 28.5
+    assert sizes.max() < 815 + 5 * 28.5
+    assert 20 < sizes.std() < 37  # √815 = 28.5
+
+
+@pytest.mark.parametrize("ids", [[], ["a", "a "], ["a", ""], ["a", None], [7, "7"]])
+def test_a_roster_lists_every_id_once(ids: list[object]) -> None:
+    with pytest.raises(RecipeError, match="`roster` must list every id once"):
+        Roster.of(ids)
+
+
+def test_a_roster_is_read_from_a_text(tmp_path: Path) -> None:
+    path = tmp_path / "roster.txt"
+    path.write_text("\ufeffann\n ben \n\ncid", encoding="utf-8")
+    assert Roster.read(path).ids.tolist() == ["ann", "ben", "cid"]
+    assert Roster.read(path).sha256 == Roster.of(["ann", "ben", "cid"]).sha256 != Roster.of(["ben", "ann", "cid"]).sha256
+    with pytest.raises(RecipeError, match="`roster` must be a readable UTF-8 text"):
+        Roster.read(tmp_path / "none.txt")
+    assert repr(Roster.places(12)) == "Roster(12 places)"
+    with pytest.raises(ValueError, match="read-only"):
+        Roster.places(2).ids[0] = "5"
 
 
 def split_records(ids: np.ndarray, count: int) -> Shards:
@@ -82,8 +203,7 @@ def split_records(ids: np.ndarray, count: int) -> Shards:
 
 def test_the_check_catches_a_split_by_record() -> None:
     patients = np.repeat(np.arange(10), 3)
-    assert len(Shards.split(patients, 2)) == 2
-    with pytest.raises(UnitOverlap, match=r"`shards` must not share a unit\. Got 10 shared"):
+    with pytest.raises(UnitOverlap, match=r"`shards` must not share a unit\. Got some that do instead\."):
         split_records(patients, 2)
 
 
@@ -99,16 +219,20 @@ def test_overlap_message_names_nobody() -> None:
     assert "777" not in str(caught.value)
 
 
-@pytest.mark.parametrize("shards", [0, -1, 4, 1.5, float("nan"), None, "2"])
+@pytest.mark.parametrize("shards", [0, -1, 1.5, float("nan"), None, "2", True])
 def test_a_bad_number_of_shards_is_refused(shards: object) -> None:
-    with pytest.raises(RecipeError, match="`shards` must be between 1 and the number of units, 3"):
-        Shards.split([1, 2, 3], shards)  # type: ignore[arg-type]
+    for divided in (lambda: Shards.hashed([1, 2, 3], shards), lambda: Shards.placed([1], Roster.places(3), shards)):  # type: ignore[arg-type]
+        with pytest.raises(RecipeError, match="`shards` must be a whole number ≥ 1"):
+            divided()
 
 
-@pytest.mark.parametrize("indices", [[], [[]], [[0], []]])
-def test_empty_shards_are_refused(indices: list[list[int]]) -> None:
-    with pytest.raises(RecipeError, match="`shards` must each hold at least one record"):
-        Shards.of(indices, [1, 2])
+def test_more_shards_than_places_are_refused_and_than_units_are_not() -> None:
+    with pytest.raises(RecipeError, match="at most the places on the roster, 3"):
+        Shards.placed([], Roster.places(3), 4)
+    assert sum(len(part) for part in Shards.hashed([1, 2], 50).indices) == 2  # how many units there are is private
+    assert [len(part) for part in Shards.of([[0], []], [1, 2]).indices] == [1, 0]
+    with pytest.raises(RecipeError, match="`shards` must be at least one"):
+        Shards.of([], [1])
 
 
 @pytest.mark.parametrize("indices", [[[0], [3]], [[0], [-1]], [[0.5], [1.0]], [[[0]], [[1]]], [["a"]]])
@@ -119,21 +243,16 @@ def test_indices_that_are_not_records_are_refused(indices: list[object]) -> None
 
 @pytest.mark.parametrize("units", [3, [[1, 2], [3, 4]]])
 def test_units_must_be_one_id_per_record(units: object) -> None:
-    with pytest.raises(DataError, match="`units` must be one id per record"):
-        Shards.split(units, 1)  # type: ignore[arg-type]
-    with pytest.raises(DataError, match="`units` must be one id per record"):
-        Shards.of([[0]], units)  # type: ignore[arg-type]
-
-
-def test_no_records_at_all_are_refused() -> None:
-    with pytest.raises(RecipeError, match="shards"):
-        Shards.split([], 1)
+    for divided in (lambda: Shards.hashed(units, 1), lambda: Shards.of([[0]], units), lambda: Roster.of(units)):  # type: ignore[arg-type]
+        with pytest.raises(DataError, match="`units` must be one id per record"):
+            divided()
 
 
 def test_shards_survive_pickling_and_print_only_their_number() -> None:
-    shards = Shards.split(np.arange(9), 3)
+    shards = Shards.hashed(np.arange(9), 3)
     back = pickle.loads(pickle.dumps(shards))
     assert all(np.array_equal(back[k], shards[k]) for k in range(3))
+    assert back.key == shards.key
     assert repr(shards) == "Shards(3)"
 
 

@@ -16,7 +16,7 @@ pytest.importorskip("opacus")
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.events import Gaussian
 from tutelage.privacy.ledger import Budget
-from tutelage.privacy.units import Unit
+from tutelage.privacy.units import Roster, Unit
 from tutelage.reproduction import direct, stages, studies
 from tutelage.reproduction.direct import Direct
 from tutelage.reproduction.pools import Bench
@@ -34,7 +34,8 @@ def pairs() -> tuple[Private, Public]:
     masks = (rng.random((30, 8, 8)) > 0.6).astype(np.uint8)
     images = (masks[:, None] + 0.1 * rng.standard_normal((30, 1, 8, 8))).astype(np.float32)
     people = np.repeat(np.arange(12), 2)
-    return Private.of(images[:24], masks[:24], units=people, unit="patient"), Public.of(images[24:], masks[24:])
+    private = Private.of(images[:24], masks[:24], units=people, unit="patient", roster=Roster.places(12))
+    return private, Public.of(images[24:], masks[24:])
 
 
 def trained(kept: Path, pairs: tuple[Private, Public], purpose: str = "this") -> dict[str, float]:

@@ -6,6 +6,7 @@ import json
 import logging
 import stat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,8 +31,9 @@ INPUTS, TARGETS, ASKED = RNG.normal(size=(60, 5)), RNG.integers(0, 3, 60), RNG.n
 PARTS = [np.arange(0, 20), np.arange(20, 40), np.arange(40, 60)]
 
 
-def private(inputs: Any = INPUTS, targets: Any = TARGETS) -> Private:
-    return Private(np.asarray(inputs), np.asarray(targets), np.arange(60), "record")
+def private(inputs: Any = INPUTS, targets: Any = TARGETS) -> Any:
+    """Give records as they are: `Private` would clean them before any teacher does."""
+    return SimpleNamespace(inputs=np.asarray(inputs), targets=np.asarray(targets), units=np.arange(60), unit="record")
 
 
 def shards(*parts: Any) -> Shards:

@@ -28,6 +28,7 @@ YEARS = {
     "2019": ("HGG/BraTS19_A_1_1", "HGG/BraTS19_A_1_2", *(f"LGG/BraTS19_B_{number}_1" for number in range(6))),
     "2021": tuple(f"BraTS2021_{number:05d}" for number in range(7)),
 }
+ROSTERS = {"2019": ("brats19_a_1", *(f"brats19_b_{number}" for number in range(6))), "2021": YEARS["2021"]}
 SHRUNK = (
     ("size = [160, 192, 155]", "size = [12, 12, 9]"),
     ("public = 40", "public = 2"),
@@ -68,6 +69,7 @@ def folder(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
             image = (100 + 40 * (labels > 0) + rng.normal(0, 5, SCAN)).astype(np.float32)
             nibabel.save(nibabel.Nifti1Image(image, np.eye(4)), place / f"{stem}_{modality}.nii.gz")
         nibabel.save(nibabel.Nifti1Image(labels, np.eye(4)), place / f"{stem}_seg.nii.gz")
+    (root / "roster.txt").write_text("\n".join(ROSTERS[request.param]), encoding="utf-8")
     return root
 
 

@@ -387,7 +387,7 @@ BAD = [
     (("queries = 200", "queries = 2.5"), "`aggregation.queries` must be a valid integer. Got 2.5"),
     (('set = "digits"', 'set = "faces"'), "`data.set` must be one of 'digits', 'mnist',"),
     (('set = "digits"', 'set = "digits"\nsplit = "paper"'), "`data.split` must stay open"),
-    (("shards = 100", "shards = 2000"), "`teachers.shards` must be between 1 and the number of units, 1000. Got 2000"),
+    (("shards = 100", "shards = 2000"), "`teachers.shards` must be between 1 and the 1000 places of the roster. Got 2000"),
     (('unit = "record"', 'unit = "patient"'), "`unit` of the budget must be the data's, 'record'. Got 'patient'"),
     (('method = "gnmax"', 'method = "gnmax'), "`recipe` must be valid TOML"),
 ]

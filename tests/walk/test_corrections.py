@@ -89,7 +89,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_features_of_another_run_are_not_taken_up(tmp_path: Path) -> None:
     recipe = parse(RECIPE)
     many = recipe.model_copy(update={"teachers": recipe.teachers.model_copy(update={"shards": 1001})})  # unread: never checked
-    with pytest.raises(RecipeError, match="`shards` must be between 1 and the number of units"):
+    with pytest.raises(RecipeError, match="`shards` must be at most the places on the roster"):
         runs.run(many, tmp_path / "run", device="cpu")  # after the pool was looked at
     other = parse(RECIPE).model_copy(update={"seed": 1})  # another division: the old pool is private now
     outcome = runs.run(other, tmp_path / "run", device="cpu")
@@ -103,11 +103,11 @@ def test_features_of_another_run_are_not_taken_up(tmp_path: Path) -> None:
         runs.run(other, tmp_path / "run", device="cpu", resume=True)
 
 
-def test_a_label_that_no_class_has_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
+def test_targets_that_are_no_labels_are_refused_before_anything_is_paid(tmp_path: Path) -> None:
     inputs = np.random.default_rng(0).normal(size=(40, 3))
     sight = Sight.learn(Public.of(inputs), Seeing(axes=3, bins=3))
-    for odd in (np.full(40, -1), np.full(40, 2), np.zeros(40), np.zeros((40, 2), dtype=int)):
-        with pytest.raises(DataError, match="`targets` must be whole numbers"):
+    for odd in (np.full(40, "benign"), np.zeros((40, 2), dtype=int)):
+        with pytest.raises((DataError, RecipeError), match=r"`targets` must be one number per record|`codec` must be"):
             transfer(
                 Private.of(inputs, odd),
                 Public.of(inputs),

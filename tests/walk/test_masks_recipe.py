@@ -253,8 +253,10 @@ def test_the_papers_networks_and_windows_can_be_named(tmp_path: Path) -> None:
 
 
 def scans() -> str:
-    """Write the tiny recipe for volumes of a folder."""
-    text = TINY.replace('"scenes"\nsize = 16', '"hippocampus"\nsize = [8, 8, 8]', 1).replace("private = 24", "private = 4")
+    """Write the tiny recipe for volumes of a folder, whose roster lies among them."""
+    text = TINY.replace('"scenes"\nsize = 16', '"hippocampus"\nroster = "roster.txt"\nsize = [8, 8, 8]', 1).replace(
+        "private = 24", "private = 4"
+    )
     text = text.replace("public = 10", "public = 2").replace("test = 6", "test = 2").replace("queries = 6", "queries = 2")
     text = text.replace("delta = 1e-5", 'delta = 1e-5\nunit = "patient"').replace("flips = [-1], nearest", "nearest")
     text = text.replace('augmentation = "scenes"', 'augmentation = "none"')
@@ -361,6 +363,7 @@ def test_a_pool_needs_no_masks_where_the_test_has_a_folder(decathlon: Callable[[
             for number in numbers:
                 shutil.copy(whole / part / f"h_{number:03d}.nii.gz", tmp_path / folder / part)
     shutil.rmtree(tmp_path / "pool" / "labelsTr")
+    (tmp_path / "clinic" / "roster.txt").write_text("h_000\nh_001\nh_002\nh_003\n", encoding="utf-8")
     text = scans().replace('"hippocampus"', f'"nifti"\npublic_directory = "{tmp_path / "pool"}"', 1)
     text = text.replace("private = 4\n", "").replace("public = 2\n", "").replace("test = 2\n", "")
     how: dict[str, Any] = {"data": tmp_path / "clinic", "device": "cpu", "engine": "sequential"}
@@ -375,6 +378,7 @@ def test_a_pool_needs_no_masks_where_the_test_has_a_folder(decathlon: Callable[[
     assert "public masks" not in report(done.folder).report.read_text(encoding="utf-8")
     assert verify(done.folder).against_private_book
     (tmp_path / "clinic" / "patients.csv").write_text("h_000,a\nh_001,a\nh_002,b\nh_003,c\n", encoding="utf-8")
+    (tmp_path / "clinic" / "roster.txt").write_text("a\nb\nc\n", encoding="utf-8")
     paired = run(parse(recipe_of(text, tmp_path).replace("shards = 3", "shards = 2")), tmp_path / "paired", **how)
     assert paired.guarantee["units"] == 3
     assert not any("patient of its own" in said for said in told(paired))
@@ -402,6 +406,7 @@ def decathlon(tmp_path: Path) -> Callable[[int], Path]:
             image = (100 + 50 * mask + rng.normal(0, 5, mask.shape)).astype(np.float32)
             for part, values in (("imagesTr", image), ("labelsTr", mask)):
                 nibabel.save(nibabel.Nifti1Image(values, np.eye(4)), tmp_path / "task" / part / f"h_{number:03d}.nii.gz")
+        (tmp_path / "task" / "roster.txt").write_text("\n".join(f"h_{number:03d}" for number in range(count)), encoding="utf-8")
         return tmp_path / "task"
 
     return write

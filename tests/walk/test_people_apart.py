@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +15,8 @@ import pytest
 nibabel = pytest.importorskip("nibabel")
 
 from tutelage.data.volumes import Volumes  # noqa: E402
-from tutelage.privacy.errors import DataError  # noqa: E402
+from tutelage.privacy.errors import DataError, RecipeError  # noqa: E402
+from tutelage.privacy.units import Roster  # noqa: E402
 from tutelage.recipes import sets  # noqa: E402
 
 
@@ -40,30 +42,54 @@ def section(**keys: Any) -> SimpleNamespace:
     return SimpleNamespace(**{**told, **keys})
 
 
-def divided(folder: Path, **keys: Any) -> list[set[str]]:
-    return [set(part.patients) for part in sets._divided(section(**keys), Volumes.decathlon, folder, 0)]
-
-
 PEOPLE = [f"person-{number}" for number in range(12)]
+ROSTER = Roster.of([*PEOPLE, *(f"absent-{number}" for number in range(4))])
 
 
-def test_another_private_name_moves_nobody_else(tmp_path: Path) -> None:
-    private, public, test = divided(scans(tmp_path / "a", PEOPLE))
-    assert (len(private), len(public), len(test)) == (7, 3, 2)
-    assert len(private | public | test) == 12
+def divided(folder: Path, *, roster: Roster | None = None, **keys: Any) -> list[set[str]]:
+    (private, _), public, test = sets._divided(section(**keys), Volumes.decathlon, folder, 0, roster)
+    return [set(part.patients) for part in (private, public, test)]
+
+
+def test_who_is_in_which_part_depends_on_nobody_s_presence(tmp_path: Path) -> None:
+    parts = divided(scans(tmp_path / "a", PEOPLE), roster=ROSTER)
+    private, public, test = parts
+    everyone = scans(tmp_path / "all", ROSTER.ids.tolist())
+    whole = divided(everyone, roster=ROSTER)
+    assert [len(part) for part in whole] == [11, 3, 2]
+    assert all(few == part - {name for name in part if name.startswith("absent")} for few, part in zip(parts, whole, strict=True))
+    here, _, _ = sets._divided(section(), Volumes.decathlon, everyone, 0, ROSTER)
+    kept = here[0].private(roster=here[1])
+    assert (kept.places, here[1].ids.tolist()) == (11, [name for name in ROSTER.ids.tolist() if name in whole[0]])
     for number, one in enumerate(sorted(private)):
-        others = [name if name != one else "zz-other" for name in PEOPLE]
-        again = divided(scans(tmp_path / f"b{number}", others))
-        if "zz-other" in again[0]:  # who is new may be drawn for the public parts: that is a fact about themselves
-            assert again[1:] == [public, test]
+        others = [name for name in PEOPLE if name != one] + ["zz-stranger"] * (number % 2)
+        (volumes, roster), again, tested = sets._divided(
+            section(), Volumes.decathlon, scans(tmp_path / f"b{number}", others), 0, ROSTER
+        )
+        assert [set(volumes.patients), set(again.patients), set(tested.patients)] == [private - {one}, public, test]
+        assert roster is not None
+        assert roster.sha256 == here[1].sha256  # the places stay, and with them the shards
 
 
-def test_a_permutation_of_ranks_would_be_seen(tmp_path: Path) -> None:
-    def ranked(names: list[str]) -> set[str]:
-        return set(np.asarray(sorted(names))[np.random.default_rng(0).permutation(len(names))][7:10])
+def test_the_rule_before_lets_one_newcomer_move_others() -> None:
+    """Broken twin: those who are there are drawn in the order of a hash. A private person who comes pushes others out."""
 
-    changed = ["zz-other", *PEOPLE[1:]]
-    assert ranked(PEOPLE) - {PEOPLE[0]} != ranked(changed) - {"zz-other"}  # the twin: one name, and others change sides
+    def before(names: list[str]) -> list[set[str]]:
+        order = sorted(names, key=lambda name: hashlib.sha256(f"0|{name}".encode()).digest())
+        return [set(order[5:]), set(order[2:5]), set(order[:2])]
+
+    old, moved = before(PEOPLE), 0
+    for number in range(50):
+        new = before([*PEOPLE, f"new-{number}"])
+        moved += any(was - now for was, now in zip(old, new, strict=True))
+    assert moved > 5
+
+
+def test_counts_without_a_roster_are_refused_from_the_recipe_alone() -> None:
+    for keys in ({"public_directory": None}, {"public_directory": "p", "private": 4}):
+        with pytest.raises(RecipeError, match=r"`data\.roster` must be given where private people are drawn by counts"):
+            sets._check_folders(section(public_data=None, roster=None, **keys))
+    sets._check_folders(section(public_data=None, roster=None, public_directory="p"))
 
 
 @pytest.mark.parametrize("how", ["links", "copies"])
@@ -99,10 +125,13 @@ def test_a_test_set_without_any_object_is_refused_before_private_scans_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, told = scans(tmp_path / "people", PEOPLE), section(set="hippocampus", silhouettes=None, public_data=True)
-    private, public, test = divided(folder)
-    assert len(sets.load(told, emptied(folder, private | public), seed=0)[2]) == 2  # they may be empty: nobody looks
+    roster = Roster.of(PEOPLE)
+    private, public, test = divided(folder, roster=roster)
+    assert (
+        len(sets.load(told, emptied(folder, private | public), seed=0, roster=roster)[2]) == 2
+    )  # they may be empty: nobody looks
     one, *_ = test
-    assert len(sets.load(told, emptied(folder, [one]), seed=0)[2]) == 2  # and so may some of the test
+    assert len(sets.load(told, emptied(folder, [one]), seed=0, roster=roster)[2]) == 2  # and so may some of the test
     monkeypatch.setattr(Volumes, "private", lambda *_, **__: pytest.fail("private scans were read"))
     with pytest.raises(DataError, match=r"`test` must hold an object in one mask at least\. Got 2 empty.*`data.size`"):
-        sets.load(told, emptied(folder, test), seed=0)
+        sets.load(told, emptied(folder, test), seed=0, roster=roster)

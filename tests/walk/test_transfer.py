@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.walk import tiny
 from tests.walk.tiny import QUESTIONS, Killed, kill_after, tiny_run
 
 import tutelage as tt
@@ -15,6 +17,7 @@ from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.ledger import Ledger
+from tutelage.privacy.sealed import quietly
 from tutelage.privacy.units import Adjacency
 from tutelage.runs import CONTROLS, RunFolder
 from tutelage.verification import verify
@@ -48,7 +51,7 @@ def rows(out: Path) -> list[str]:
         ),
         ({"queries": 61}, "`queries` must be between 1 and the public pool's 60 records. Got 61"),
         ({"queries": 0}, "`queries` must be between 1"),
-        ({"shards": 121}, "`shards` must be between 1 and the number of units, 120"),
+        ({"shards": 121}, "`shards` must be at most the places on the roster, 120"),
         ({"aggregation": Aggregation("gnmax", sigma=1e-3)}, "`sigma` must let one answer fit ε = 8"),
         ({"aggregation": Aggregation("lnmax", gamma=100.0)}, "`gamma` must let one answer fit ε = 8"),
         ({"aggregation": Aggregation(sanitise=Sanitise(30.0, 0.001, 5.0))}, "`sanitise.order` must satisfy conditions C5 and C6"),
@@ -256,3 +259,51 @@ def test_a_failing_teacher_says_no_private_value(where: str, tmp_path: Path) -> 
 def test_folders_know_whether_a_book_is_there(tmp_path: Path) -> None:
     assert not RunFolder(tmp_path).holds_book
     assert tiny_run(tmp_path / "run").folder.holds_book
+
+
+# ── one private record decides nothing ────────────────────────────────────────────────────────────────────────────────
+
+
+class Delicate:
+    """A student that cannot learn from 120 records with a label that one alone has, as boosted trees cannot from 10,000."""
+
+    def fit(self, public: tt.Public, labels: Any) -> Any:
+        known = np.asarray(labels)[np.asarray(labels) >= 0]
+        if len(public) == 120 and (np.bincount(known) == 1).any():
+            raise ValueError("patient 98765 stands alone")
+        return tt.SupervisedStudent("kernel").fit(public, labels)
+
+
+def test_a_control_that_fails_on_private_records_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The twin lets the failure out: with one lonely label there is no release, without it there is one."""
+
+    def lonely(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = clouds(count, seed)
+        if seed == 0:
+            targets = np.where(targets == 2, 0, targets)
+            targets[0] = 2
+        return inputs, targets
+
+    clouds = tiny.clouds
+    monkeypatch.setattr(tiny, "clouds", lonely)
+    settings: dict[str, Any] = {"student": Delicate, "teachers": First(), "codec": tt.Votes(3)}
+    outcome = tiny_run(tmp_path / "run", **settings)
+    assert verify(outcome.folder).rows > 1
+    assert "98765" not in (tmp_path / "run" / "private" / "controls-failed.txt").read_text(encoding="utf-8")
+    assert not any("failed" in path.name for path in outcome.folder.release.rglob("*"))
+    monkeypatch.setattr(
+        sys.modules["tutelage.transfer"], "_judge", lambda folder, controls: quietly("controls", controls, ours=tt.Error)
+    )
+    with pytest.raises(tt.DataError, match="`controls` must not fail"):
+        tiny_run(tmp_path / "twin", **settings)
+
+
+class First:
+    """Teachers that all vote for one class after the other."""
+
+    def fit(self, private: tt.Private, shards: tt.Shards, *, progress: Any = None) -> Any:
+        self.count = len(shards)
+        return self
+
+    def vote(self, inputs: np.ndarray) -> tt.Sealed:
+        return tt.Sealed(np.tile(np.arange(len(inputs)) % 2, (self.count, 1)))

@@ -18,7 +18,7 @@ def check_unit(private: Private, budget: Budget) -> None:
 
 
 def check_adjacency(budget: Budget) -> None:
-    """Refuse add-remove: distortions and batches go by place, and a unit that goes moves everyone after it to another."""
+    """Refuse add-remove: places are fixed, and a unit that is absent is one that was replaced by nothing."""
     if budget.adjacency != Adjacency.REPLACE_ONE:
         raise RecipeError(f"`adjacency` of a baseline's budget must be 'replace-one'. Got {str(budget.adjacency)!r} instead.")
 

@@ -13,15 +13,16 @@ from tutelage.data.dataset import Private
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs
 from tutelage.nets.warps import Warp
-from tutelage.privacy.errors import DataError, Error, RecipeError
-from tutelage.privacy.sealed import quietly
+from tutelage.privacy.errors import DataError, RecipeError
 
 Distortion = Augmentation | Warp
 
 
 def places(private: Private) -> int:
-    """Count the units: public, and read from the ids alone."""
-    return len(np.unique(private.units))
+    """Give the number of places on the roster: the share that takes part and the mean need a public one."""
+    if private.places is None:
+        raise RecipeError("`private` must have a `roster` for a baseline: the number of units is private. Got data without one.")
+    return private.places
 
 
 def taking_part(units: int, size: int) -> Tensor:
@@ -35,7 +36,10 @@ def taking_part(units: int, size: int) -> Tensor:
 
 @final
 class Cohort:
-    """Hold every record on the device, ordered by unit. It prints its size and nothing else."""
+    """Hold every record on the device, ordered by the place of its unit. It prints the number of places and nothing else.
+
+    A place whose unit is absent stays: it counts for nothing in a sum, and no other place moves.
+    """
 
     def __init__(self, inputs: Tensor, targets: Tensor, starts: Tensor, counts: Tensor) -> None:
         self._inputs, self._targets, self._starts, self._counts = inputs, targets, starts, counts
@@ -43,22 +47,27 @@ class Cohort:
     @classmethod
     def of(cls, private: Private, *, device: torch.device) -> Cohort:
         """Read the records. Whoever calls this has charged for it."""
-        # Places follow the order in which units first appear: replacing one in its place moves no other.
-        _, first, which = np.unique(private.units, return_index=True, return_inverse=True)
-        rank = np.empty(len(first), dtype=np.int64)
-        rank[np.argsort(first)] = np.arange(len(first))
-        home = rank[which]
-        order, counts = np.argsort(home, kind="stable"), np.bincount(home, minlength=len(first))
-        inputs, targets = as_inputs(private.inputs)[order], _targets(private.targets)[order]
+        size = places(private)
+        assert private.roster is not None
+        home = private.roster.find(private.units)  # -1: on nobody's place, and left out
+        order = np.argsort(home, kind="stable")[(home < 0).sum() :]
+        counts = np.bincount(home[home >= 0], minlength=size)
+        inputs, targets = as_inputs(private.inputs), _targets(private.targets)
         _check_size(inputs, targets)
-        starts = torch.from_numpy(np.cumsum(counts) - counts)
+        # One blank record more: what the views of an empty place show, before they are left out.
+        inputs, targets = (torch.cat([tensor[order], torch.zeros_like(tensor[:1])]) for tensor in (inputs, targets))
+        starts = torch.from_numpy(np.where(counts > 0, np.cumsum(counts) - counts, len(order)))
         return cls(inputs.to(device), targets.to(device), starts.to(device), torch.from_numpy(counts).to(device))
 
     def __len__(self) -> int:
         return len(self._counts)
 
     def __repr__(self) -> str:
-        return f"Cohort({len(self)} units)"
+        return f"Cohort({len(self)} places)"
+
+    def present(self, chosen: Tensor) -> Tensor:
+        """Tell which of these places have records: (units,). What an empty one adds to a sum is exactly zero."""
+        return self._counts[chosen.to(self._counts.device)] > 0
 
     def views(
         self, chosen: Tensor, count: int, *, augmentation: Distortion | None, generator: torch.Generator
@@ -70,7 +79,7 @@ class Cohort:
         """
         chosen = chosen.to(self._counts.device)
         begin = torch.rand(len(chosen), generator=generator, device=generator.device).to(chosen.device)
-        counts = self._counts[chosen][:, None]
+        counts = self._counts[chosen][:, None].clamp(min=1)
         turn = (begin[:, None] * counts).long() + torch.arange(count, device=chosen.device)
         rows = self._starts[chosen][:, None] + turn % counts  # (units, count)
         images, targets = as_float(self._inputs[rows]), self._targets[rows]
@@ -94,20 +103,19 @@ def check_distortion(augmentation: Distortion | None, *, masks: bool) -> None:
         raise RecipeError(f"`augmentation` must be {kinds} or None here. Got {type(augmentation).__name__} instead.")
 
 
-def check_targets(private: Private, network: nn.Module) -> None:
-    """Refuse before the charge what no loss can be taken of: masks of another size, labels that the network has no score for.
+def checked(private: Private, network: nn.Module) -> Private:
+    """Refuse before the charge targets of a kind or size that no loss can be taken of; leave out records of no class.
 
-    This looks at the labels; what it refuses is a mistake in the data, and none of their values is told.
+    Kinds and sizes are public. No record has been through the network: an error in here may speak.
     """
     place = next(network.parameters()).device
     blank = as_inputs(np.zeros((1, *private.inputs.shape[1:]), np.uint8))
-    first = quietly("targets", lambda: _targets(private.targets[:1]), ours=Error)  # a word among numbers would be quoted
-    _check_size(blank, first)
     with torch.no_grad():
-        scores = network(as_float(blank).to(place))  # no record has been through it: an error here may speak
-    labels = private.targets
-    if labels.ndim == 1 and not (labels.min() >= 0 and labels.max() < scores.shape[1]):
-        raise DataError(f"`targets` must be labels from 0 to {scores.shape[1] - 1}. Got others instead (withheld).")
+        scores = network(as_float(blank).to(place))
+    if private.targets.ndim == 1:
+        return private.labelled(scores.shape[1])
+    _check_size(blank, _targets(np.zeros((1, *private.targets.shape[1:]), private.targets.dtype)))
+    return private
 
 
 def _check_size(inputs: Tensor, targets: Tensor) -> None:
@@ -122,6 +130,6 @@ def _targets(targets: Any) -> Tensor:
     if array.ndim > 1:
         masks = torch.from_numpy(array.astype(np.float32))
         return masks[:, 0] if masks.ndim > 3 and masks.shape[1] == 1 else masks
-    if array.dtype.kind not in "biu":
+    if array.dtype.kind not in "biu":  # `Private.labelled` gives whole numbers
         raise DataError(f"`targets` must be whole labels or masks. Got {array.dtype} of shape {array.shape} instead.")
     return torch.from_numpy(array.astype(np.int64))

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from tutelage.baselines.backprops import backward_gradients, sampled
 from tutelage.baselines.checks import check_share, check_unit, check_whole
-from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, check_targets, places, taking_part
+from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, checked, places, taking_part
 from tutelage.baselines.gradients import built, stacked, trainable, unit_gradients
 from tutelage.baselines.price import Step, batch, calibrated, step
 from tutelage.baselines.released import released
@@ -92,7 +92,7 @@ class DPSGD:
         network = built(self.network, seed=self.seed, device=place)
         network = network if sampled(network) else stacked(network)
         event = self.event(places(private))
-        check_targets(private, network)
+        private = checked(private, network)
         ledger.charge(event, count=self.steps)
         state = quietly("fit", lambda: self._trained(network, Cohort.of(private, device=place), event, progress), ours=Error)
         return released(self.network, state, masks=masks, device=self.device)
@@ -106,7 +106,7 @@ class DPSGD:
         for done in range(1, self.steps + 1):
             for part in taking_part(len(cohort), size).split(self.chunk):
                 seen = cohort.views(part, self.multiplicity, augmentation=self.augmentation, generator=views)
-                descent.gather(*(tensor.to(place) for tensor in seen))
+                descent.gather(*(tensor.to(place) for tensor in seen), present=cohort.present(part).to(place))
             descent.step(size)
             decay = min(self.averaging, done / (10 + done))  # the first weights are soon forgotten
             for name, tensor in network.state_dict().items():
@@ -140,14 +140,15 @@ class Descent:
         )
         self.optimizer.zero_grad()
 
-    def gather(self, images: Tensor, targets: Tensor) -> None:
-        """Clip these units' gradients and add them to the sum."""
+    def gather(self, images: Tensor, targets: Tensor, *, present: Tensor) -> None:
+        """Clip these units' gradients and add them to the sum; an empty place adds zero."""
         if self.sampled:
             slopes = backward_gradients(self.network, self.weights, images, targets)
         else:
             slopes = unit_gradients(self.network, self.weights, images, targets, shared=True)
         for name, parameter in self.weights.items():
-            parameter.grad_sample = slopes[name]  # where Opacus looks for them
+            here = present.view(-1, *(1,) * (slopes[name].ndim - 1))
+            parameter.grad_sample = torch.where(here, slopes[name], 0.0)  # where Opacus looks for them
         self.optimizer.clip_and_accumulate()
         for parameter in self.weights.values():
             parameter.grad_sample = None

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tutelage.baselines.checks import check_adjacency, check_share, check_unit, check_whole
-from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, check_targets, places, taking_part
+from tutelage.baselines.cohort import Cohort, Distortion, check_distortion, checked, places, taking_part
 from tutelage.baselines.gradients import Weights, built, stacked, trainable, unit_gradients
 from tutelage.baselines.price import Step, batch, calibrated, step
 from tutelage.baselines.released import released
@@ -103,7 +103,7 @@ class NoisyFedAvg:
         mechanism = self.mechanism(len(weights), units, ledger.budget)
         event = self.event(mechanism, units)
         _check_room(ledger, event, self.rounds)
-        check_targets(private, network)
+        private = checked(private, network)
         clients: Clients | None = None
         velocity = torch.zeros_like(weights)
         for done in range(1, self.rounds + 1):
@@ -148,7 +148,8 @@ class Clients:
             slopes = unit_gradients(self.network, own, images, targets, shared=False)
             own = {name: tensor - self.plan.local_rate * slopes[name] for name, tensor in own.items()}
         moved = [(own[name] - begun[name]).flatten(1) for name in own]  # (clients, parameters of one tensor)
-        return torch.cat(moved, dim=1).cpu().numpy()
+        present = self.cohort.present(chosen).to(self.place)[:, None]
+        return torch.where(present, torch.cat(moved, dim=1), 0.0).cpu().numpy()  # an empty place changes nothing
 
 
 def unflattened(weights: Tensor, network: nn.Module) -> Weights:

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-import unicodedata
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any, Literal, NoReturn, final
 
 import numpy as np
 
+from tutelage.data import cleaning
 from tutelage.data.mapped import forget
-from tutelage.privacy.errors import DataError, Unsealed
+from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.privacy.units import Roster, Shards, Unit, spelled
 
 UnitName = Literal["record", "patient", "institution"]
 _BYTES = 1 << 24  # hashed at a time
-_NOBODY = "`units` must have an id for every record. Got records without one instead."
+_NOBODY, _STRANGERS = "records without an id, in no shard", "records that are not on the roster, in no shard"
+_UNLABELLED = "records whose label is no class, in no shard"
 
 
 @final
@@ -23,15 +27,18 @@ _NOBODY = "`units` must have an id for every record. Got records without one ins
 class Private:
     """Hold records that only teachers may learn from, each with the unit (record, patient, institution) it belongs to.
 
-    It prints its size and nothing else, and it cannot be pickled: a worker process is handed arrays by code that means it.
+    Records are cleaned one by one with public constants (cleaning.py), so that none decides whether anything is released; what
+    was cleaned is counted in `notes`, which are private. It prints sizes and these counts, for its owner's own terminal, and it
+    cannot be pickled: a worker process is handed arrays by code that means it.
     """
 
     inputs: np.ndarray  # (records, ...)
     targets: np.ndarray  # (records, ...)
-    units: np.ndarray  # (records,) ids; equal ids are one person or institution
+    units: np.ndarray  # (records,) ids; equal ids are one person or institution, an empty one is nobody
     unit: UnitName = "record"
     source: str = "memory"
     roster: Roster | None = None  # public; without one the number of units is private
+    notes: Mapping[str, int] = field(default_factory=dict)  # private: what was cleaned, and how often
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.targets) == len(self.units):
@@ -40,7 +47,15 @@ class Private:
                 f"Got {len(self.inputs)}, {len(self.targets)} and {len(self.units)} instead."
             )
         Unit(self.unit)  # refuses what a budget could not be about
-        _check_ids(np.asarray(self.units))
+        ids = spelled(self.units)
+        found = Counter(self.notes)
+        cleaned = {"inputs": cleaning.inputs(self.inputs, found), "targets": cleaning.targets(self.targets, found), "units": ids}
+        found[_NOBODY] = int((ids == "").sum()) - found[_UNLABELLED]
+        if self.roster is not None:
+            found[_STRANGERS] = int(((self.roster.find(ids) < 0) & (ids != "")).sum())
+        notes = MappingProxyType({what: count for what, count in found.items() if count > 0})
+        for name, value in {**cleaned, "notes": notes}.items():
+            object.__setattr__(self, name, value)
 
     @classmethod
     def of(
@@ -57,13 +72,24 @@ class Private:
 
         A `roster` is a public list of ids that was fixed before the data was collected, never one that is read off it.
         """
-        inputs, targets = np.asarray(inputs), np.asarray(targets)
+        inputs, targets = _array(inputs), _array(targets)
         _check_masks(inputs, targets)
-        if _holed(inputs).any():
-            raise DataError("`inputs` must be finite numbers where records are images. Got others instead (withheld).")
+        if units is None and roster is not None:
+            raise RecipeError("`units` must be given where `roster` is: whose row is whose. Got the roster alone instead.")
         if units is None:
-            return cls(inputs, targets, np.arange(len(inputs)), unit, source, roster or Roster.places(max(1, len(inputs))))
-        return cls(inputs, targets, _ids(units), unit, source, roster)
+            return cls(inputs, targets, np.arange(len(inputs)), unit, source, Roster.places(max(1, len(inputs))))
+        return cls(inputs, targets, spelled(units), unit, source, roster)
+
+    def labelled(self, classes: int) -> Private:
+        """Leave out the records whose label is no whole number from 0 to `classes` − 1: they stay in no shard, with label 0."""
+        if self.targets.ndim != 1 or self.targets.dtype.kind not in "biuf":
+            got = f"kind {self.targets.dtype.kind!r} and rows of shape {self.targets.shape[1:]}"
+            raise DataError(f"`targets` must be one number per record where teachers vote. Got {got} instead.")
+        labels = self.targets if self.targets.dtype.kind == "f" else self.targets.astype(np.int64)
+        known = (labels >= 0) & (labels < classes) & (np.floor(labels) == labels)
+        notes = Counter(self.notes) + Counter({_UNLABELLED: int((~known & (self.units != "")).sum())})
+        targets, units = np.where(known, labels, 0).astype(np.int64), np.where(known, self.units, "")
+        return replace(self, targets=targets, units=units, notes=notes)
 
     @property
     def places(self) -> int | None:
@@ -83,7 +109,9 @@ class Private:
         return Private(self.inputs[index], self.targets[index], self.units[index], self.unit, self.source, self.roster)
 
     def __repr__(self) -> str:
-        return f"Private({len(self)} records of {len(np.unique(spelled(self.units)))} units, unit={self.unit!r})"
+        cleaned = "".join(f"; {count} {what}" for what, count in self.notes.items())
+        people = len(np.unique(self.units[self.units != ""]))
+        return f"Private({len(self)} records of {people} units, unit={self.unit!r}{cleaned})"
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
         raise Unsealed("`Private` must stay in the process that read it. Got a request to pickle it instead.")
@@ -116,7 +144,9 @@ class Public:
         inputs, targets = np.asarray(inputs), None if targets is None else np.asarray(targets)
         if targets is not None:
             _check_masks(inputs, targets)
-        if holed := int(_holed(inputs).sum()):
+        if inputs.ndim <= 2:
+            inputs = cleaning.inputs(inputs, Counter())  # as private tables: a gap has to mean the same in both
+        elif holed := int(_holed(inputs).sum()):
             raise DataError(f"`inputs` must be finite numbers where records are images. Got {holed} with others instead.")
         return cls(inputs, targets, source)
 
@@ -134,6 +164,16 @@ class Public:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"
 
 
+def _array(values: Any) -> np.ndarray:
+    """Make an array in which one word among numbers stays one odd cell: NumPy would write all of them as words."""
+    array = np.asarray(values)
+    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
+        cells = np.asarray(values, dtype=object)
+        if not all(isinstance(cell, (str, bytes)) for cell in cells.reshape(-1).tolist()):
+            return cells
+    return array
+
+
 def _check_masks(inputs: np.ndarray, targets: np.ndarray) -> None:
     """Refuse masks (records, *space) of another size than their images, whose channels come first, last or not at all.
 
@@ -148,8 +188,8 @@ def _check_masks(inputs: np.ndarray, targets: np.ndarray) -> None:
 
 
 def _holed(inputs: np.ndarray) -> np.ndarray:
-    """Mark the images (records,) that hold what is no finite number; tables may have gaps, which trees can read."""
-    holed = np.zeros(len(inputs) if inputs.ndim > 2 else 0, dtype=bool)
+    """Mark the images (records,) that hold what is no finite number."""
+    holed = np.zeros(len(inputs), dtype=bool)
     if inputs.dtype.kind != "f":
         return holed[:0]
     step = max(1, _BYTES * len(holed) // max(1, inputs.nbytes))
@@ -158,52 +198,6 @@ def _holed(inputs: np.ndarray) -> np.ndarray:
         holed[start : start + step] = ~np.isfinite(part).reshape(len(part), -1).all(axis=1)
         forget(inputs)
     return holed
-
-
-def _ids(units: Any) -> np.ndarray:
-    """Give ids as an array. A list is looked through first: NumPy writes what is missing among strings as "nan"."""
-    if isinstance(units, (list, tuple)) and any(_is_nobody(one) for one in units):
-        raise DataError(_NOBODY)
-    return np.asarray(units)
-
-
-def _check_ids(units: np.ndarray) -> None:
-    """Refuse a record that is nobody's: if it is somebody's who has others, they would not be kept together."""
-    if units.ndim != 1:
-        raise DataError(f"`units` must be one id per record. Got shape {units.shape} instead.")
-    if units.dtype.kind in "fcmM":
-        nobody = bool(np.isnat(units).any() if units.dtype.kind in "mM" else np.isnan(units).any())
-    elif units.dtype.kind in "US":
-        nobody = bool((np.char.str_len(np.char.strip(units)) == 0).any())
-    elif units.dtype.kind == "O":
-        nobody = any(_is_nobody(one) for one in units)
-        if not nobody and len({type(one) for one in units}) > 1:  # 7 and "7" may be one person
-            raise DataError("`units` must be ids of one kind. Got several instead.")
-    else:
-        nobody = False
-    if nobody:
-        raise DataError(_NOBODY)
-    if units.dtype.kind in "USO":
-        _check_spelling({one for one in units.tolist() if isinstance(one, (str, bytes))})
-
-
-def _check_spelling(names: set[str | bytes]) -> None:
-    """Refuse names that differ in spaces at their ends or in how an accent is written: one person would count as two."""
-    plain = {name.strip() if isinstance(name, bytes) else unicodedata.normalize("NFC", name).strip() for name in names}
-    if len(plain) < len(names):
-        raise DataError(
-            "`units` must be spelled alike wherever they are the same. Got ids that differ in spaces or accents instead."
-        )
-
-
-def _is_nobody(one: Any) -> bool:
-    """Tell a missing id: nothing, blank, or what is not equal to itself (not a number, not a time, pandas' NA)."""
-    if one is None or (isinstance(one, str) and not one.strip()):
-        return True
-    try:
-        return not bool(one == one)
-    except (TypeError, ValueError):
-        return True
 
 
 def _hashed(inputs: np.ndarray) -> str:

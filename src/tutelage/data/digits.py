@@ -18,7 +18,7 @@ def digits(*, seed: int = 0) -> tuple[Private, Public, Public]:
     order = np.random.default_rng(seed).permutation(len(inputs))
     hidden, pool, rest = order[:PRIVATE], order[PRIVATE : PRIVATE + POOL], order[PRIVATE + POOL :]
     return (
-        Private.of(inputs[hidden], targets[hidden], units=hidden, unit="record", source="digits"),
+        Private.of(inputs[hidden], targets[hidden], source="digits"),  # no ids: the rows are the roster
         Public.of(inputs[pool], targets[pool], source="digits, public pool"),
         Public.of(inputs[rest], targets[rest], source="digits, test"),
     )

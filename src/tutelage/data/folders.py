@@ -1,8 +1,10 @@
 """Image folders: one folder a class, and whose image it is from a folder below or from the file's name.
 
-    clinic/benign/anna_01.png         unit "anna" (what stands before the first "_")
-    clinic/benign/anna/01.png         unit "anna" (the folder)
+    clinic/benign/anna_01.png         unit "anna" (what stands before the first "_"); where a record is a unit, "anna_01.png"
+    clinic/benign/anna/01.png         unit "anna" (the folder); where a record is a unit, "anna/01.png"
 
+A unit's id never holds its class: a file that moves from benign/ to malignant/ keeps its unit, and one name under two classes
+is one unit with two records. A private file that cannot be read is left out, so that no file decides whether a run ends well.
 Messages number files instead of naming them: a file's name may be a patient's.
 """
 
@@ -21,6 +23,7 @@ from tutelage.data.dataset import Private, Public, UnitName
 from tutelage.data.pixels import scale
 from tutelage.data.records import Records
 from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.units import Roster
 
 _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 
@@ -32,10 +35,15 @@ def private_from_folder(
     classes: Sequence[str] | None = None,
     channels: int = 3,
     size: tuple[int, int] | None = None,
+    roster: Roster | None = None,
 ) -> Private:
-    """Read a folder of private images; `classes` defaults to the names of its folders, which are taken to be public."""
-    records = read_folder(directory, named=unit != "record", classes=classes, channels=channels, size=size)
-    return Private.of(records.inputs, records.targets, units=records.units, unit=unit, source=Path(directory).resolve().name)
+    """Read a folder of private images; `classes` defaults to the names of its folders, which are taken to be public.
+
+    A `roster` lists the ids that may take part, and is public; without one units are divided by a hash of their ids.
+    """
+    records = read_folder(directory, private=unit, classes=classes, channels=channels, size=size)
+    name = Path(directory).resolve().name
+    return Private.of(records.inputs, records.targets, units=records.units, unit=unit, source=name, roster=roster)
 
 
 def public_from_folder(
@@ -53,13 +61,16 @@ def public_from_folder(
 def read_folder(
     directory: Path | str,
     *,
-    named: bool = False,
+    private: UnitName | None = None,
     links: bool = True,
     classes: Sequence[str] | None = None,
     channels: int = 3,
     size: tuple[int, int] | None = None,
 ) -> Records:
-    """Read every image, sorted by path: (records, channels, height, width); `size` is (height, width) to resize to."""
+    """Read every image, sorted by path: (records, channels, height, width); `size` is (height, width) to resize to.
+
+    With `private` every record has the id of its unit. An image that cannot be read is then a blank without an id: nobody's.
+    """
     root = Path(directory)
     if not root.is_dir():
         raise DataError(f"`directory` must be a folder with one folder per class. Got {str(root)!r} instead.")
@@ -79,31 +90,28 @@ def read_folder(
     if twice := len(files) - len({path.resolve() for path, _ in files}):  # as two people's, or of two classes
         raise DataError(f"Every image must be in the folder once. Got {twice} that links lead to a second time instead.")
     pillow = _pillow()
-    pixels = [_read(pillow, path, number, channels, size) for number, (path, _) in enumerate(files)]
-    shapes = {image.shape for image in pixels}
-    if len(shapes) > 1:
-        raise DataError(f"`size` must be given where images differ in size. Got {len(shapes)} sizes instead.")
-    units = (
-        np.array([_unit(path, root / labels[target], number) for number, (path, target) in enumerate(files)]) if named else None
-    )
-    return Records(scale(np.stack(pixels)), np.array([target for _, target in files], np.int64), units)
+    pixels = [_read(pillow, path, number, channels, size, private is not None) for number, (path, _) in enumerate(files)]
+    shapes = {image.shape for image in pixels if image is not None}
+    if len(shapes) != 1:
+        raise DataError("`size` must be given where images differ in size. Got several sizes, or no image, instead.")
+    blank = np.zeros(shapes.pop(), np.uint8)
+    inputs = scale(np.stack([blank if image is None else image for image in pixels]))
+    units = None
+    if private is not None:
+        whose = (_unit(path.relative_to(root / labels[target]), private) for path, target in files)
+        units = np.array(["" if image is None else unit for unit, image in zip(whose, pixels, strict=True)])
+    return Records(inputs, np.array([target for _, target in files], np.int64), units)
 
 
 def _images(folder: Path, links: bool) -> list[Path]:
     return [path for path in tree.files(folder, links=links) if path.suffix.lower() in _ENDINGS]
 
 
-def _unit(path: Path, folder: Path, number: int) -> str:
-    inside = path.relative_to(folder).parts
-    if len(inside) > 1:
-        return inside[0]
-    owner, mark, _ = path.name.partition("_")
-    if not (owner and mark):
-        raise DataError(
-            "Every image must lie in its unit's folder or be named <unit>_<anything> where the unit is not the record. "
-            f"Got neither for image {number} of the sorted list instead."
-        )
-    return owner
+def _unit(inside: Path, unit: UnitName) -> str:
+    """Give the id of a file's unit by its way inside the folder of its class, of which nothing is in it."""
+    if unit == "record":
+        return inside.as_posix()
+    return inside.parts[0] if len(inside.parts) > 1 else inside.stem.partition("_")[0] or inside.stem
 
 
 def _pillow() -> Any:
@@ -115,7 +123,7 @@ def _pillow() -> Any:
         ) from None
 
 
-def _read(pillow: Any, path: Path, number: int, channels: int, size: tuple[int, int] | None) -> np.ndarray:
+def _read(pillow: Any, path: Path, number: int, channels: int, size: tuple[int, int] | None, private: bool) -> np.ndarray | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pillow.DecompressionBombWarning)
@@ -126,9 +134,13 @@ def _read(pillow: Any, path: Path, number: int, channels: int, size: tuple[int, 
                     converted = converted.resize((size[1], size[0]), pillow.Resampling.BILINEAR)
                 pixels = np.asarray(converted)
     except Exception as error:  # Pillow's plug-ins raise many types, most of which name the file
+        if private:
+            return None
         raise DataError(
             f"Every image must be readable. Got {type(error).__name__} for image {number} of the sorted list instead."
         ) from None
+    if deep and private:
+        return None
     if deep:
         raise DataError(f"Every image must have 8 bits a channel. Got more for image {number} of the sorted list instead.")
     return pixels[None] if channels == 1 else pixels.transpose(2, 0, 1)

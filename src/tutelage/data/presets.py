@@ -24,6 +24,7 @@ from tutelage.data.records import Records, check_classes
 from tutelage.data.sources import Located, Source, locate
 from tutelage.data.svhn import read_svhn
 from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.units import Roster
 
 
 @final
@@ -63,6 +64,8 @@ class _Preset:
     classes: int
     splits: Mapping[str, int]  # length of the student's pool at the head of the test set; 0: the third part
     unit: UnitName = "record"
+    places: int | None = None  # how many units the private part has, as published
+    roster: str = ""  # the sha256 of the published list of ids; without ids the rows are the roster
 
 
 def _digits(found: Located) -> _Parts:
@@ -107,22 +110,26 @@ _IMAGES = MappingProxyType({"half": 5000, "votes": 9000})
 _SVHN = MappingProxyType({"paper": 1000, "half": 5000, "votes": 10000})
 _TABLES = MappingProxyType({"paper": 500, "half": 5000})
 
+# The private patients of the published Diabetes-130, in the order of their numbers. It stands here and not in the file: the list
+# is a public constant, and a file with other patients has none.
+_PATIENTS = "3575177219e2d56a93061bf47bab44402798e4d7b2fe09be8a57e732b80439f7"
+
 # "paper": the table of 001, test[:1000] for images and test[:500] for tables. "votes": what Papernot et al. 2017 gave
 # their students, MNIST test[:9000] (which their vote file covers) and SVHN test[:10000]. "half": test[:5000], because
 # 1,000 test images leave ± 0.6 points of doubt. "official": a validation set that its publisher set apart.
 # The first is the default.
 _PRESETS: Mapping[str, _Preset] = MappingProxyType(
     {
-        "mnist": _Preset(catalogue.MNIST, _digits, 10, MappingProxyType({"paper": 1000, **_IMAGES})),
-        "fashion-mnist": _Preset(catalogue.FASHION_MNIST, _digits, 10, _IMAGES),
-        "svhn": _Preset(catalogue.SVHN, _svhn, 10, _SVHN),
+        "mnist": _Preset(catalogue.MNIST, _digits, 10, MappingProxyType({"paper": 1000, **_IMAGES}), places=60_000),
+        "fashion-mnist": _Preset(catalogue.FASHION_MNIST, _digits, 10, _IMAGES, places=60_000),
+        "svhn": _Preset(catalogue.SVHN, _svhn, 10, _SVHN, places=73_257),
         # With the extra images, as in the papers: 604,388 private records, 7.4 GB as float32.
-        "svhn-extra": _Preset(catalogue.SVHN_EXTRA, _svhn, 10, _SVHN),
-        "cifar-10": _Preset(catalogue.CIFAR_10, _cifar(10), 10, _IMAGES),
-        "cifar-100": _Preset(catalogue.CIFAR_100, _cifar(100), 100, _IMAGES),
-        "adult": _Preset(catalogue.ADULT, _adult, 2, _TABLES),
-        "diabetes": _Preset(catalogue.DIABETES, _diabetes("within-30-days"), 2, _TABLES, "patient"),
-        "diabetes-at-all": _Preset(catalogue.DIABETES, _diabetes("at-all"), 2, _TABLES, "patient"),
+        "svhn-extra": _Preset(catalogue.SVHN_EXTRA, _svhn, 10, _SVHN, places=604_388),
+        "cifar-10": _Preset(catalogue.CIFAR_10, _cifar(10), 10, _IMAGES, places=50_000),
+        "cifar-100": _Preset(catalogue.CIFAR_100, _cifar(100), 100, _IMAGES, places=50_000),
+        "adult": _Preset(catalogue.ADULT, _adult, 2, _TABLES, places=32_561),
+        "diabetes": _Preset(catalogue.DIABETES, _diabetes("within-30-days"), 2, _TABLES, "patient", 57_250, _PATIENTS),
+        "diabetes-at-all": _Preset(catalogue.DIABETES, _diabetes("at-all"), 2, _TABLES, "patient", 57_250, _PATIENTS),
         **{
             name: _Preset(source, _medmnist, classes, MappingProxyType({"official": 0}))
             for name, (source, classes) in catalogue.MEDMNIST.items()
@@ -146,6 +153,17 @@ def classes(name: str) -> int:
     return _preset(name).classes
 
 
+def has_roster(name: str) -> bool:
+    """Tell whether the people of a study are published as a list, which may be its roster."""
+    return name in _PRESETS and bool(_PRESETS[name].roster)
+
+
+def places(name: str, *, published: bool = False) -> int | None:
+    """Give the number of places on the roster of a study without reading it; None without a roster, or where it is not known."""
+    preset = _preset(name)
+    return preset.places if published or not preset.roster else None
+
+
 def load(
     name: str,
     directory: Path | str,
@@ -153,14 +171,18 @@ def load(
     split: str | None = None,
     download: bool = True,
     verify: bool = True,
+    published: bool = False,
     progress: Progress | None = None,
 ) -> Study:
     """Read a public data set as a study: private training set, the student's public pool, and the rest for testing.
 
     Files are looked for below `directory`, fetched from their public address where `download` allows and the network
-    does, and compared with their published checksums unless `verify` is off.
+    does, and compared with their published checksums unless `verify` is off. `published` takes the published list of its people
+    as the roster; without it people are divided by a hash of their ids. Arrays without ids have their rows as the roster.
     """
     preset = _preset(name)
+    if published and not (preset.roster and verify):
+        raise RecipeError("`published` must stay off but for published files with ids of people. Got it instead.")
     split = next(iter(preset.splits)) if split is None else split
     if split not in preset.splits:
         raise RecipeError(_unknown("split", split, tuple(preset.splits), f" for {name!r}"))
@@ -174,11 +196,13 @@ def load(
         head, tail = cut(parts.test, preset.splits[split])
         public, test = parts.test[head], parts.test[tail]
         rows = (train_rows, test_rows[head], test_rows[tail])
-    for part in (parts.train, public, test):
+    for part in (public, test):
         check_classes(preset.source.name, part.targets, preset.classes)
     train, source = parts.train, f"{name}/{split}"
+    roster = _listed(train, preset.roster) if published else None
+    private = Private.of(train.inputs, train.targets, units=train.units, unit=preset.unit, source=source, roster=roster)
     return Study(
-        private=Private.of(train.inputs, train.targets, units=train.units, unit=preset.unit, source=source),
+        private=private.labelled(preset.classes) if private.targets.ndim == 1 else private,
         public=Public.of(public.inputs, public.targets, source=source),
         test=Public.of(test.inputs, test.targets, source=source),
         classes=preset.classes,
@@ -197,6 +221,14 @@ def cut(test: Records, pool: int) -> tuple[slice, slice | np.ndarray]:
         return head, slice(pool, len(test))
     # A patient whom the student has met says little about patients it has not.
     return head, pool + np.flatnonzero(~np.isin(test.units[pool:], test.units[head]))
+
+
+def _listed(train: Records, sha256: str) -> Roster:
+    """Take the published list of people out of the published file, and no other list: the constant above says which it is."""
+    roster = Roster.of(np.unique(np.asarray(train.units)))
+    if roster.sha256 != sha256:
+        raise DataError("`published` must come with the published file. Got another list of people instead.")
+    return roster
 
 
 def _preset(name: str) -> _Preset:

@@ -35,6 +35,7 @@ import numpy.typing as npt
 from tutelage.data import tree
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
+from tutelage.privacy.units import Roster
 
 Array = npt.NDArray[Any]
 MODALITIES = ("flair", "t1", "t1ce", "t2")
@@ -179,15 +180,18 @@ class Volumes:
             held = np.isin(np.rint(mask), self.labels) if self.labels else np.rint(mask) > 0
             yield image, fitted(held.astype(np.uint8), self.size)
 
-    def private(self, *, into: Path | str | None = None) -> Private:
-        """Read the scans as private data; patients are the units. Files go to a folder under `private/`, for its owner alone."""
+    def private(self, *, into: Path | str | None = None, roster: Roster | None = None) -> Private:
+        """Read the scans as private data; patients are the units, and a `roster` lists those who may take part.
+
+        Files go to a folder under `private/`, for its owner alone.
+        """
         if into is not None and "private" not in Path(into).resolve().parts:
             raise Unsealed("`into` must lie in a folder named 'private'. Got one outside instead.")
         if not self.labelled:
             raise DataError("`scans` must have masks: teachers learn from them. Got some without instead.")
         inputs, targets = self._arrays(into, mode=0o600)
         assert targets is not None
-        return Private(inputs, targets, self.patients, "patient", self.source)
+        return Private(inputs, targets, self.patients, "patient", self.source, roster)
 
     def public(self, *, into: Path | str | None = None) -> Public:
         """Read the scans as public data; without masks where there are none."""

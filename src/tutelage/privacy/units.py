@@ -13,12 +13,15 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy.errors import DataError, RecipeError, UnitOverlap
+
+_LONGEST = 200  # characters of an id; a longer one is written as its hash
 
 
 class Adjacency(StrEnum):
@@ -56,7 +59,8 @@ def spelled(units: npt.ArrayLike) -> npt.NDArray[np.str_]:
     """Write every id in one form, each by itself: 7, 7.0, "7" and " 7 " are one unit. A missing id is the empty text.
 
     The form of one id must not depend on what kind of id another record has: NumPy and data frames turn a whole column into
-    floats or texts because of one odd cell, and every hash would change.
+    floats or texts because of one odd cell, and every hash would change. An id of any length and with any characters has a
+    form: none can end a run. What was written once is written the same again.
     """
     ids = units if isinstance(units, np.ndarray) else np.asarray(units, dtype=object)  # a list may mix kinds
     if ids.ndim != 1:
@@ -74,13 +78,16 @@ def _written(one: object) -> str:
     try:
         if one is None or not bool(one == one):  # not a number, not a time
             return ""
-    except (TypeError, ValueError):  # pandas' NA cannot say whether it is equal to itself
+    except Exception:  # pandas' NA cannot say whether it is equal to itself, and a signalling decimal raises its own
         return ""
     if isinstance(one, (int, np.integer)):
-        return str(int(one))
-    if isinstance(one, (float, np.floating)) and float(one).is_integer():
-        return str(int(one))
-    return unicodedata.normalize("NFC", str(one)).strip().rstrip("\0")
+        text = str(int(one)) if abs(int(one)) < 10**_LONGEST else hex(int(one))  # Python refuses to write very long decimals
+    elif isinstance(one, (float, np.floating)) and float(one).is_integer():
+        text = str(int(one))
+    else:
+        text = unicodedata.normalize("NFC", str(one).replace("\0", " ")).strip()  # NumPy drops a zero at the end
+    # An array of texts is as wide as its longest: one id of a megabyte would need a megabyte for every record.
+    return text if len(text) <= _LONGEST else f"sha256 {hashlib.sha256(_bytes(text)).hexdigest()}"
 
 
 @final
@@ -93,13 +100,28 @@ class Roster:
 
     ids: npt.NDArray[np.str_]
 
+    def __post_init__(self) -> None:
+        names = spelled(self.ids)
+        if not len(names) or (names == "").any() or len(np.unique(names)) < len(names):
+            raise RecipeError("`roster` must list every id once, and at least one. Got an empty, blank or repeated one instead.")
+        names.flags.writeable = False  # its length and order are promised to whoever reads the guarantee
+        object.__setattr__(self, "ids", names)
+
     @classmethod
     def of(cls, ids: npt.ArrayLike) -> Roster:
         """Take a list of ids, each once."""
-        names = spelled(ids)
-        if not len(names) or (names == "").any() or len(np.unique(names)) < len(names):
-            raise RecipeError("`roster` must list every id once, and at least one. Got an empty, blank or repeated one instead.")
-        return cls(names)
+        return cls(spelled(ids))
+
+    @classmethod
+    def read(cls, path: Path) -> Roster:
+        """Read a text file with one id a line. Blank lines count for nothing."""
+        try:
+            lines = path.read_text(encoding="utf-8-sig").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise RecipeError(
+                f"`roster` must be a readable UTF-8 text with one id a line. Got {type(error).__name__} for {path} instead."
+            ) from None
+        return cls.of([line for line in lines if line.strip()])
 
     @classmethod
     def places(cls, count: int) -> Roster:
@@ -121,11 +143,17 @@ class Roster:
         """Give the hash of the list, in its order: it is public."""
         digest = hashlib.sha256()
         for name in self.ids.tolist():
-            digest.update(f"{len(name)}:{name}".encode())
+            digest.update(_bytes(f"{len(name)}:{name}"))
         return digest.hexdigest()
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Roster) and self.sha256 == other.sha256
+
+    def __hash__(self) -> int:
+        return hash(self.sha256)
 
     def __repr__(self) -> str:
         return f"Roster({len(self)} places)"
@@ -180,10 +208,10 @@ class Shards:
             raise RecipeError("`shards` must be at least one. Got none instead.")
         if not all(_indexes(part, len(ids)) for part in given):
             raise DataError(f"`indices` must be whole numbers from 0 to {len(ids) - 1}. Got others instead.")
-        parts = tuple(part.astype(np.int64) for part in given)
+        parts = tuple(part[ids[part] != ""].astype(np.int64) for part in given)  # what is nobody's is in no shard
         owners = np.concatenate([np.unique(ids[part]) for part in parts])
-        if shared := len(owners) - len(np.unique(owners)):
-            raise UnitOverlap(f"`shards` must not share a unit. Got {shared} shared between shards instead.")
+        if len(owners) > len(np.unique(owners)):
+            raise UnitOverlap("`shards` must not share a unit. Got some that do instead.")
         return cls(parts, key)
 
     def __len__(self) -> int:
@@ -206,7 +234,12 @@ def _indexes(part: npt.NDArray[Any], records: int) -> bool:
 
 def _hash(key: str, name: str) -> int:
     """Hash an id under a public key; the length keeps key and id apart."""
-    return int.from_bytes(hashlib.sha256(f"{len(key)}:{key}:{name}".encode()).digest()[:16], "big")
+    return int.from_bytes(hashlib.sha256(_bytes(f"{len(key)}:{key}:{name}")).digest()[:16], "big")
+
+
+def _bytes(text: str) -> bytes:
+    """Write a text as bytes, also one with halves of characters: names of files may hold any bytes."""
+    return text.encode("utf-8", "surrogatepass")
 
 
 def _valid_count(shards: int) -> int:

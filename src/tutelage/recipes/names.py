@@ -106,16 +106,14 @@ def check_masks(recipe: Any) -> None:
 
 
 def check_counts(recipe: Any) -> None:
-    """Refuse more questions than there are public records, and more teachers than units, where the set's sizes are known."""
-    if (sizes := sets.counts(recipe.data)) is None:
-        return
-    private, public = sizes
+    """Refuse more questions than there are public records, and more teachers than places, where these are known beforehand."""
     queries, shards = recipe.aggregation.queries, recipe.teachers.shards
-    if queries > public and recipe.teachers.kind != RECORDS:  # there they are rounds, as many as one likes
+    public, private = sets.pool(recipe.data), sets.places(recipe.data, recipe.roster)
+    if public is not None and queries > public and recipe.teachers.kind != RECORDS:  # there they are rounds, as many as one likes
         rule = f"between 1 and the public pool's {public} records"
         raise RecipeError(f"`aggregation.queries` must be {rule}. Got {queries!r} instead.")
-    if shards > private:
-        raise RecipeError(f"`teachers.shards` must be between 1 and the number of units, {private}. Got {shards!r} instead.")
+    if private is not None and shards > private:
+        raise RecipeError(f"`teachers.shards` must be between 1 and the {private} places of the roster. Got {shards!r} instead.")
 
 
 def _check_unit(recipe: Any) -> None:

@@ -6,15 +6,16 @@ import dataclasses
 import hashlib
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import Field, create_model
+from pydantic import Field, PrivateAttr, WrapValidator, create_model
 
 from tutelage.planning import Aggregation, Sanitise, Selection
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
-from tutelage.privacy.units import Unit
+from tutelage.privacy.units import Roster, Unit
 from tutelage.recipes import codecs, linear, sets
 from tutelage.recipes.names import (
     check_alignment,
@@ -27,6 +28,9 @@ from tutelage.recipes.names import (
     with_drawer,
 )
 from tutelage.recipes.sections import Count, Positive, Section, Size, Table, Widths, placed, validated
+
+ONE_PER_UNIT = "one per unit"
+_HASHED = "sha256:"  # a list that is known by its hash alone
 
 # Keys that came later: recipes without them keep their hash.
 LATER = {
@@ -58,6 +62,7 @@ class DataSection(Section):
     public_directory: str | None = None
     test_directory: str | None = None
     public_data: Literal[True] | None = None
+    roster: Annotated[str, Field(min_length=1)] | None = None
 
 
 class PrivacySection(Section):
@@ -69,11 +74,15 @@ class PrivacySection(Section):
     unit_teachers: Count = 1
 
 
+def _or_one_per_unit(value: Any, count: Callable[[Any], int]) -> Any:
+    return value if value == ONE_PER_UNIT else count(value)
+
+
 class TeachersSection(Section):
     """Which models learn, and on how many shards; what follows `shards` is for networks, and `network` on for U-Nets."""
 
     kind: str = "forest"
-    shards: Count
+    shards: Annotated[Count, WrapValidator(_or_one_per_unit)]
     steps: Count | None = None
     batch: Count | None = None
     rate: Positive | None = None
@@ -171,6 +180,12 @@ class Recipe(Section):
     codec: Table | None = None
     aggregation: AggregationSection
     student: StudentSection = StudentSection()
+    _roster: Roster | None = PrivateAttr(None)
+
+    @property
+    def roster(self) -> Roster | None:
+        """Give the public list of people, as far as it was read. Its hash stands in `data.roster`, and so in the recipe's own."""
+        return self._roster
 
     @property
     def sha256(self) -> str:
@@ -211,11 +226,38 @@ def read(path: Path) -> Recipe:
         raise RecipeError(f"`recipe` must be a readable TOML file. Got «{error.strerror}» for {path} instead.") from None
     except UnicodeDecodeError:
         raise RecipeError(f"`recipe` must be a TOML file. Got other bytes than text in {path.name} instead.") from None
-    return parse(text, name=path.name)
+    return parse(text, name=path.name, folder=path.parent)
 
 
-def parse(text: str, *, name: str = "the recipe") -> Recipe:
-    """Check a recipe's text."""
+def with_roster(recipe: Recipe, folder: Path | None) -> Recipe:
+    """Read the list that a recipe names, unless it was read already, and put the list's hash in the place of its name."""
+    named = recipe.data.roster
+    if named is None or recipe.roster is not None:
+        return recipe
+    roster = sets.published(recipe.data)
+    if roster is None and named != sets.PUBLISHED and folder is not None and not named.startswith(_HASHED):
+        roster = Roster.read(folder / named)
+        named = _HASHED + roster.sha256
+    found: Recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update={"roster": named})})
+    found._roster = roster
+    return found
+
+
+def _with_shards(recipe: Recipe) -> Recipe:
+    """Write out how many teachers «one per unit» are: as many as the roster has places."""
+    if recipe.teachers.shards != ONE_PER_UNIT:
+        return recipe
+    if (places := sets.places(recipe.data, recipe.roster)) is None:
+        raise RecipeError(
+            f"`teachers.shards` must be a whole number where there is no roster, or none that is known yet. Got {ONE_PER_UNIT!r} "
+            "instead."
+        )
+    found: Recipe = recipe.model_copy(update={"teachers": recipe.teachers.model_copy(update={"shards": places})})
+    return found
+
+
+def parse(text: str, *, name: str = "the recipe", folder: Path | None = None) -> Recipe:
+    """Check a recipe's text. A roster that it names lies in `folder`; a recipe of the package has none of its own."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -226,6 +268,7 @@ def parse(text: str, *, name: str = "the recipe") -> Recipe:
     except RecipeError as error:
         raise RecipeError(placed(str(error), ("aggregation",))) from None
     sets.check_data(recipe.data)
+    recipe = _with_shards(with_roster(recipe, folder))
     check_kinds(recipe)
     check_teachers(recipe.teachers)
     linear.check_student(recipe.student)

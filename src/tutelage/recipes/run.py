@@ -19,7 +19,7 @@ from tutelage.recipes import codecs, coders, learners, linear, sets
 from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.laid import NAME, laid
 from tutelage.recipes.learned import forgotten
-from tutelage.recipes.recipe import Recipe, parse
+from tutelage.recipes.recipe import Recipe, parse, with_roster
 from tutelage.recipes.sections import unknown
 from tutelage.runs import RunFolder
 from tutelage.transfer import Outcome, Progress, transfer
@@ -46,7 +46,7 @@ def run(
     `public_data` declares that the patients who are drawn from it for the public pool and the test are public.
     """
     learners.require(recipe, device=device, engine=engine)
-    folder = RunFolder(out)
+    recipe, folder = rostered(recipe, data), RunFolder(out)
     if resume:
         _check_begun(recipe, folder)
     private, public, test, origin = gathered(recipe, data, progress, public_data=public_data, kept=folder.private / "scans")
@@ -180,6 +180,15 @@ def loaded(recipe: Recipe, given: str | Path | None, progress: Progress | None =
     return private, public, test
 
 
+def rostered(recipe: Recipe, given: str | Path | None) -> Recipe:
+    """Read the roster of a recipe that was not read from a file of its own: it lies among the data, by the name it has there."""
+    directory = given if given is not None else recipe.data.directory
+    recipe = with_roster(recipe, None if directory is None else Path(directory))
+    if directory is not None and recipe.about_masks and recipe.data.roster is not None and recipe.roster is None:
+        raise RecipeError("`data.roster` must be the list itself where a run is made. Got its hash alone instead.")
+    return recipe
+
+
 def gathered(
     recipe: Recipe,
     given: str | Path | None,
@@ -192,8 +201,11 @@ def gathered(
     if public_data and not recipe.about_masks:
         raise RecipeError(f"`public_data` must stay off for {recipe.data.set!r}, whose targets are no masks. Got it instead.")
     directory, benchmark, name = given if given is not None else recipe.data.directory, is_benchmark(recipe), recipe.data.set
+    recipe = rostered(recipe, given)
     if recipe.about_masks:
-        private, public, test = sets.load(recipe.data, directory, seed=recipe.seed, public_data=public_data, kept=kept)
+        private, public, test = sets.load(
+            recipe.data, directory, seed=recipe.seed, public_data=public_data, kept=kept, roster=recipe.roster
+        )
         return private, public, test, Provenance(name, None, benchmark, public, test)
     classes(recipe)  # an unknown split is refused before a file is looked for
     if recipe.data.set == _OWN:
@@ -204,6 +216,7 @@ def gathered(
         return private, public, test, Provenance(name, None, benchmark, public, test)
     if directory is None:
         raise RecipeError(f"`data` must be the folder with the files of {recipe.data.set!r}: --data DIR. Got nothing instead.")
-    study = presets.load(name, directory, split=recipe.data.split, progress=progress)
+    published = recipe.data.roster == sets.PUBLISHED
+    study = presets.load(name, directory, split=recipe.data.split, published=published, progress=progress)
     origin = Provenance(name, study.split, benchmark, study.public, study.test, study.hashes)
     return study.private, study.public, study.test, origin

@@ -3,6 +3,9 @@
 A folder's patients are all private unless somebody says otherwise. Images of the public pool are shown in the release, and a
 student is scored on the test patients: both come from folders of their own, or whoever runs a recipe declares that patients
 of the one folder are public (`public_data`). Without either nothing is read.
+
+People are drawn by counts from a roster, a public list: who is private is a function of the list, the seed and the counts, and
+of nobody's presence. Whoever is on the list and not in the folder leaves an empty place.
 """
 
 from __future__ import annotations
@@ -19,21 +22,23 @@ from typing import Any, final
 
 import numpy as np
 
-from tutelage.data import presets
+from tutelage.data import presets, rosters
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import POOL, PRIVATE
 from tutelage.data.mapped import HELD
 from tutelage.data.scenes import Scenes
 from tutelage.data.volumes import Volumes, listed
 from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.units import Roster, spelled
 from tutelage.recipes.sections import placed, unknown
 
 Three = tuple[Private, Public, Public]
 COUNTS = ("private", "public", "test")  # of people, or of scenes
 ELSEWHERE = ("public_directory", "test_directory")
-KEYS = ("size", *COUNTS, "target", "noise", "silhouettes", "labels", *ELSEWHERE, "public_data")  # of [data], for masks alone
+KEYS = ("size", *COUNTS, "target", "noise", "silhouettes", "labels", *ELSEWHERE, "public_data", "roster")  # of [data], for masks
 NIFTI = "nifti"  # anybody's volumes, in the folders of the Decathlon; no name of theirs is taken for one of the public sets
-_VOLUMES = (*COUNTS, "directory", "labels", *ELSEWHERE, "public_data")
+_VOLUMES = (*COUNTS, "directory", "labels", *ELSEWHERE, "public_data", "roster")
+PUBLISHED = "published"  # the list of people that a published set comes with
 _SHAPES = 2000  # drawn scenes that codecs are fitted on: silhouettes are public, and no scene of a study is among these
 _SEEDS = MappingProxyType({"private": 1, "public": 2, "test": 3, "shapes": 4})
 
@@ -47,13 +52,14 @@ class MaskSet:
     open: tuple[str, ...]
     sides: int
     find: Callable[..., Volumes] | None = None
+    published: Callable[[], Roster] | None = None
 
 
 SETS: Mapping[str, MaskSet] = MappingProxyType(
     {
         "scenes": MaskSet(("size", *COUNTS), ("target", "noise", "silhouettes", "directory"), 2),
         NIFTI: MaskSet(("size",), _VOLUMES, 3, functools.partial(Volumes.decathlon, guess=False)),
-        "hippocampus": MaskSet(("size",), _VOLUMES, 3, Volumes.decathlon),
+        "hippocampus": MaskSet(("size",), _VOLUMES, 3, Volumes.decathlon, rosters.hippocampus),
         "brats": MaskSet(("size",), _VOLUMES, 3, Volumes.brats),
     }
 )
@@ -65,11 +71,13 @@ def check_data(section: Any) -> None:
     if section.set not in names:
         raise unknown("data.set", section.set, names)
     known = SETS.get(section.set)
-    kept = () if known is None else (*known.needed, *known.open)
+    kept = (*known.needed, *known.open) if known is not None else ("roster",) if presets.has_roster(section.set) else ()
     rest = (*KEYS, *(() if known is None else ("split",)))
     idle = [key for key in rest if getattr(section, key) is not None and key not in kept]
     if idle:
         raise RecipeError(f"`data.{idle[0]}` must stay open for {section.set!r}. Got a value instead.")
+    if section.roster is not None:
+        _check_roster(section, known)
     if known is None:
         return
     missing = [key for key in known.needed if getattr(section, key) is None]
@@ -103,15 +111,46 @@ def _check_folders(section: Any) -> None:
     missing = [key for key in drawn if getattr(section, key) is None]
     if missing:
         raise RecipeError(f"`data.{missing[0]}` must be given: they are drawn from a folder with others. Got nothing instead.")
+    if section.roster is None and (section.public_directory is None or section.private is not None):
+        raise RecipeError(
+            "`data.roster` must be given where private people are drawn by counts: a public list of them, so that who is private "
+            "depends on nobody else's presence. Got nothing instead."
+        )
 
 
-def counts(section: Any) -> tuple[int, int] | None:
-    """Give how many private units and public records there are, where that is known without reading a file."""
+def _check_roster(section: Any, known: MaskSet | None) -> None:
+    """Refuse a published list that there is none of, and any other where people come from a published set of labels."""
+    published = section.roster == PUBLISHED
+    if published and known is not None and known.published is None:
+        raise RecipeError(f"`data.roster` must be a file with one id a line for {section.set!r}. Got {PUBLISHED!r} instead.")
+    if known is None and not published:
+        raise RecipeError(f"`data.roster` must be {PUBLISHED!r} for {section.set!r}. Got {section.roster!r} instead.")
+
+
+def published(section: Any) -> Roster | None:
+    """Give the published list of people that a set of masks comes with, where a recipe asks for it."""
+    known = SETS.get(section.set)
+    return known.published() if known is not None and known.published is not None and section.roster == PUBLISHED else None
+
+
+def places(section: Any, roster: Roster | None) -> int | None:
+    """Give the number of places for private units, as far as it is public and known without reading records."""
     if section.set == "digits":
-        return PRIVATE, POOL
-    if section.set not in SETS or SETS[section.set].find is not None:  # a patient may have several scans
+        return PRIVATE
+    if section.set not in SETS:
+        return presets.places(section.set, published=section.roster == PUBLISHED)
+    if SETS[section.set].find is None or section.private is not None:
+        return int(section.private)
+    if roster is None:
         return None
-    return section.private, section.public
+    return len(roster) - (0 if section.public_directory is not None else section.public + section.test)
+
+
+def pool(section: Any) -> int | None:
+    """Give the size of the public pool, where that is known without reading a file: a patient may have several scans."""
+    if section.set == "digits":
+        return POOL
+    return int(section.public) if section.set in SETS and SETS[section.set].find is None else None
 
 
 def shape(section: Any) -> tuple[int, ...]:
@@ -130,10 +169,19 @@ def scenes(section: Any, directory: str | Path | None) -> Scenes:
     return Scenes(size=section.size[0], templates=directory, **given)
 
 
-def load(section: Any, directory: str | Path | None, *, seed: int, public_data: bool = False, kept: Path | None = None) -> Three:
+def load(
+    section: Any,
+    directory: str | Path | None,
+    *,
+    seed: int,
+    public_data: bool = False,
+    kept: Path | None = None,
+    roster: Roster | None = None,
+) -> Three:
     """Draw or read the three parts of a study; volumes larger than memory are mapped from nameless files in the folder `kept`.
 
-    `public_data` declares that the patients for the pool and the test, drawn from the one folder, are public.
+    `public_data` declares that the patients for the pool and the test, drawn from the one folder, are public. `roster` lists the
+    people of that folder.
     """
     known = SETS[section.set]
     if known.find is None:
@@ -153,11 +201,11 @@ def load(section: Any, directory: str | Path | None, *, seed: int, public_data: 
     if directory is None:
         raise RecipeError(f"`data` must be the folder with the files of {section.set!r}: --data DIR. Got nothing instead.")
     _check_declared(section, Path(directory), public_data)
-    private, public, test = _divided(section, known.find, directory, seed)
+    (private, listed), public, test = _divided(section, known.find, directory, seed, roster)
     tested = _read(test, kept, lambda into: test.public(into=into))
     _check_objects(tested)  # before the many are read
     return (
-        _read(private, kept, lambda into: private.private(into=into)),
+        _read(private, kept, lambda into: private.private(into=into, roster=listed)),
         _read(public, kept, lambda into: public.public(into=into)),
         tested,
     )
@@ -226,21 +274,51 @@ def shapes(section: Any, public: Public, *, seed: int) -> Public:
     return public
 
 
-def _divided(section: Any, find: Callable[..., Volumes], directory: str | Path, seed: int) -> Sequence[Volumes]:
-    """Divide people, never the scans of one, by the seed and their own names: private, public and test."""
+def _divided(
+    section: Any, find: Callable[..., Volumes], directory: str | Path, seed: int, roster: Roster | None
+) -> tuple[tuple[Volumes, Roster | None], Volumes, Volumes]:
+    """Divide people, never the scans of one: private with their roster, public and test."""
     private, others = section.private, [section.public, section.test]
     find = functools.partial(find, size=tuple(section.size), labels=section.labels or ())
     if section.public_directory is None:
-        return _parts(find(directory), [private, *others], seed, "directory")
+        assert roster is not None  # `check_data` refuses counts without one
+        own, *rest = _parts(roster.ids.tolist(), [private, *others], seed, "roster")
+        everyone = find(directory)
+        public, test = (_chosen(everyone, part, "directory") for part in rest)
+        return _listed(everyone, roster, own), public, test
     bare = section.test_directory is not None  # the pool needs no masks; where the test is drawn from it, it does
     folders = [find(directory), find(section.public_directory, unlabelled=bare)]
     folders += [find(section.test_directory)] if bare else []
     _check_apart(folders)
-    first = _parts(folders[0], [private], seed, "directory")
+    own = [] if roster is None else _parts(roster.ids.tolist(), [private], seed, "roster")[0]
+    first = (folders[0], None) if roster is None else _listed(folders[0], roster, own)
     if section.test_directory is None:
-        return [*first, *_parts(folders[1], others, seed, "public_directory")]
-    public, test = ((folders[1], others[:1], "public_directory"), (folders[2], others[1:], "test_directory"))
-    return [*first, *(part for found, count, key in (public, test) for part in _parts(found, count, seed, key))]
+        key = "public_directory"
+        public, test = (_chosen(folders[1], part, key) for part in _parts(_people(folders[1]), others, seed, key))
+        return first, public, test
+    public, test = (
+        _chosen(found, _parts(_people(found), [count], seed, key)[0], key)
+        for found, count, key in zip(folders[1:], others, ELSEWHERE, strict=True)
+    )
+    return first, public, test
+
+
+def _people(volumes: Volumes) -> list[str]:
+    """List the people of a public folder."""
+    return sorted(set(spelled(volumes.patients).tolist()))
+
+
+def _listed(volumes: Volumes, roster: Roster, part: Sequence[str]) -> tuple[Volumes, Roster]:
+    """Choose the scans of private people, and those of the roster who are private, in its order."""
+    own = set(part)
+    return _chosen(volumes, part, "directory"), Roster.of([name for name in roster.ids.tolist() if name in own])
+
+
+def _chosen(volumes: Volumes, part: Sequence[str], key: str) -> Volumes:
+    found = np.flatnonzero(np.isin(spelled(volumes.patients), list(part)))
+    if not len(found):
+        raise DataError(f"`data.{key}` must hold scans of every part. Got none of one instead: are ids spelled as in the roster?")
+    return volumes[found]
 
 
 def _check_apart(folders: Sequence[Volumes]) -> None:
@@ -257,21 +335,19 @@ def _check_apart(folders: Sequence[Volumes]) -> None:
                 )
 
 
-def _parts(volumes: Volumes, counts: Sequence[int | None], seed: int, key: str) -> list[Volumes]:
-    """Draw so many people each; the one count that is open takes everybody who is left.
+def _parts(people: Sequence[str], counts: Sequence[int | None], seed: int, key: str) -> list[list[str]]:
+    """Draw so many people each from a public list; the one count that is open takes everybody who is left.
 
-    Everybody is ordered by a hash of the seed and their own name, and the last parts are drawn first. So who is private says
-    nothing about who else is public: another private name moves nobody there.
+    Everybody is ordered by a hash of the seed and their own name, and the last parts are drawn first.
     """
-    everyone = sorted(set(volumes.patients), key=lambda name: hashlib.sha256(f"{seed}|{name}".encode()).digest())
+    everyone = sorted(people, key=lambda name: hashlib.sha256(f"{seed}|{name}".encode("utf-8", "surrogatepass")).digest())
     asked = sum(count or 1 for count in counts)
     if asked > len(everyone):
         raise DataError(f"`data.{key}` must hold {asked} patients or more. Got {len(everyone)} instead.")
     left = len(everyone) - sum(count or 0 for count in counts)
     sizes = [left if count is None else count for count in counts]
     ends = np.cumsum(sizes[::-1])
-    parts = [everyone[end - size : end] for end, size in zip(ends, sizes[::-1], strict=True)][::-1]
-    return [volumes[np.flatnonzero(np.isin(volumes.patients, part))] for part in parts]
+    return [everyone[end - size : end] for end, size in zip(ends, sizes[::-1], strict=True)][::-1]
 
 
 def _read(volumes: Volumes, kept: Path | None, read: Callable[[Path | None], Any]) -> Any:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from tutelage.data.dataset import Private, Public
 from tutelage.data.volumes import Volumes
+from tutelage.privacy.units import Roster
 
 Array = npt.NDArray[Any]
 HIPPOCAMPUS, BRATS = Path("hippocampus"), Path("brats")
@@ -57,8 +58,14 @@ class Scans:
         inside, asked, tested = self.split(self.parts, seed=seed)
         every = self.everyone
         assert every.targets is not None
+        own = self.patients[inside]
         private = Private.of(
-            every.inputs[inside], every.targets[inside], units=self.patients[inside], unit="patient", source=every.source
+            every.inputs[inside],
+            every.targets[inside],
+            units=own,
+            unit="patient",
+            source=every.source,
+            roster=Roster.of(list(dict.fromkeys(own.tolist()))),  # the set is published, and so is the list of who is in it
         )
         return private, every[asked], every[tested]
 
