@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.votes import Votes
+from tutelage.data.accepted import numbers
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Budget
@@ -51,9 +52,12 @@ def check_fit(private: Private, public: Public, budget: Budget, queries: int, co
 
 
 def check_records(private: Private, public: Public, test: Public | None) -> None:
-    """Refuse records and targets of several shapes: teachers look at the pool's, controls compare pixel by pixel."""
+    """Refuse records and targets of several shapes, and bytes beside floats: teachers look at the pool's, controls compare."""
     wanted, target = public.inputs.shape[1:], private.targets.shape[1:]
     for name, data in (("private", private), ("test", test)):
+        if data is not None and numbers(data.inputs.dtype) != numbers(public.inputs.dtype):
+            got = data.inputs.dtype
+            raise RecipeError(f"`{name}` must hold the pool's kind of numbers, {public.inputs.dtype}. Got {got} instead.")
         if data is not None and _bare(data.inputs.shape[1:]) != _bare(wanted):
             raise RecipeError(f"`{name}` must have records of the pool's shape {wanted}. Got {data.inputs.shape[1:]} instead.")
     for name, known in (("public", public), ("test", test)):

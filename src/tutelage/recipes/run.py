@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tutelage.codecs.votes import Votes
-from tutelage.data import presets
+from tutelage.data import overlap, presets
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import digits
 from tutelage.data.provenance import Provenance
@@ -50,6 +50,7 @@ def run(
     if resume:
         _check_begun(recipe, folder)
     private, public, test, origin = gathered(recipe, data, progress, public_data=public_data, kept=folder.private / "scans")
+    overlap.refuse(private, public, test)  # before a codec learns from the pool, and before its scans are moved
     number = 0 if recipe.about_masks else classes(recipe)
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it

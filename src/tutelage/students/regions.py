@@ -65,7 +65,10 @@ class RegionStudent:
         asked = np.unique(np.concatenate([answers.chosen for answers in sets]))
         said = [(np.searchsorted(asked, answers.chosen), np.asarray(answers.values)) for answers in sets]
         crops, named = crops_of(self.cut, np.asarray(public.inputs)[asked], said, side=self.side, device=self.device)
-        return self.learn(crops, [(rows, names) for (rows, _), names in zip(said, named, strict=True)], progress=progress)
+        models = self.learn(crops, [(rows, names) for (rows, _), names in zip(said, named, strict=True)], progress=progress)
+        for model in models:
+            model.accepted = public.takes()
+        return models
 
     def learn(self, crops: Crops, lessons: Sequence[tuple[Any, Any]], *, progress: Progress | None = None) -> list[RegionModel]:
         """Learn from images that were cut before: (images, the region that each of them was said to be) for every student."""
