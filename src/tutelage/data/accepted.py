@@ -103,7 +103,7 @@ class Accepted:
 def taken(public: Any) -> Accepted:
     """Say what a student takes that learns from public data, or from an array."""
     own = getattr(public, "takes", None)
-    return Accepted.of(public) if own is None else own()
+    return Accepted.of(getattr(public, "inputs", public)) if own is None else own()
 
 
 def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:

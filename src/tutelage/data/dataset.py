@@ -33,6 +33,7 @@ class Private:
     units: np.ndarray  # (records,) ids; equal ids are one person or institution
     unit: UnitName = "record"
     source: str = "memory"
+    notes: tuple[str, ...] = field(default=(), kw_only=True)  # what was done to records by rule; for `private/` alone
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.targets) == len(self.units):

@@ -5,15 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
 _MOST = np.iinfo(np.int64).max
 
 
-def whole(targets: Any) -> Array:
+def whole(targets: Any) -> Any:
     """Bring labels (records,) of any kind of whole numbers to int64; masks and everything else stay as they are."""
     array = np.asarray(targets)
     if array.ndim != 1 or array.dtype.kind not in "bui":
-        return array
+        return targets
     return np.minimum(array, _MOST).astype(np.int64) if array.dtype == np.uint64 else array.astype(np.int64, copy=False)

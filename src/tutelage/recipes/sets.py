@@ -157,7 +157,7 @@ def load(section: Any, directory: str | Path | None, *, seed: int, public_data: 
     tested = _read(test, kept, lambda into: test.public(into=into))
     _check_objects(tested)  # before the many are read
     return (
-        _read(private, kept, lambda into: private.private(into=into)),
+        _read(private, kept, lambda into: private.private(into=into, channels=tested.inputs.shape[1])),
         _read(public, kept, lambda into: public.public(into=into)),
         tested,
     )
@@ -233,8 +233,8 @@ def _divided(section: Any, find: Callable[..., Volumes], directory: str | Path, 
     if section.public_directory is None:
         return _parts(find(directory), [private, *others], seed, "directory")
     bare = section.test_directory is not None  # the pool needs no masks; where the test is drawn from it, it does
-    folders = [find(directory), find(section.public_directory, unlabelled=bare)]
-    folders += [find(section.test_directory)] if bare else []
+    folders = [find(directory), find(section.public_directory, unlabelled=bare).intact()]
+    folders += [find(section.test_directory).intact()] if bare else []
     _check_apart(folders)
     first = _parts(folders[0], [private], seed, "directory")
     if section.test_directory is None:

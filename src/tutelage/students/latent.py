@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tutelage.answers import Answers
-from tutelage.data.accepted import Accepted
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
 from tutelage.nets.inputs import arranged, as_float, as_inputs, pick_device
 from tutelage.nets.masks import MaskModel
@@ -107,7 +107,7 @@ class LatentStudent:
     def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
         """Learn from several releases about the same questions, a student each."""
         how, place = self.settings, pick_device(self.device)
-        factory, self._takes = self._factory(public), public.takes()
+        factory, self._takes = self._factory(public), taken(public)
         if not all(answers.noisy for answers in sets):
             look, shapes = self._look(factory, public.inputs, sets[0].chosen), [answers.mean for answers in sets]
             given: dict[str, Any] = {"look": look, "training": how.begin, "seed": self.seed}

@@ -9,7 +9,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.data.accepted import Accepted
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
 from tutelage.features.correction import Descent, correction, shares
 from tutelage.features.sight import Sight, blocks
@@ -65,7 +65,7 @@ class LinearStudent:
     def fit(self, public: Public, answers: Array) -> LinearModel:
         """Learn from weights (width, classes), or from labels (records,)."""
         if np.shape(answers) == (self.sight.width, self.classes):
-            return LinearModel(self.sight, np.asarray(answers), public.takes())
+            return LinearModel(self.sight, np.asarray(answers), taken(public))
         return self.fit_all(public, answers, clips=(None,))[0]
 
     def fit_all(
@@ -95,7 +95,7 @@ class LinearStudent:
                 descent.follow(self.rate * (seen.T @ (missing * cut) / len(seen)))
                 done += 1
                 tell(done, looks + work)
-            models.append(LinearModel(self.sight, descent.weights, public.takes()))
+            models.append(LinearModel(self.sight, descent.weights, taken(public)))
         return models
 
 

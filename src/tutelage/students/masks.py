@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 
 from tutelage.answers import Answers
+from tutelage.data.accepted import taken
 from tutelage.data.dataset import Public
 from tutelage.nets.inputs import arranged, pick_device
 from tutelage.nets.masks import MaskModel, looked_at
@@ -57,7 +58,7 @@ class MaskStudent:
         images, masks = lessons(public, sets, pick_device(self.device), self.window)
         factory = self.network or UNet(shape=tuple(images.shape[1:]))
         given: dict[str, Any] = {
-            "threshold": starting(self.threshold), "window": self.window, "device": self.device, "accepted": public.takes()
+            "threshold": starting(self.threshold), "window": self.window, "device": self.device, "accepted": taken(public)
         }  # fmt: skip
         look = Look(lambda state: MaskModel(factory, state, **given), public.inputs, sets[0].chosen)
         shapes, how = [answers.mean for answers in sets], {"training": self.training, "seed": self.seed}

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tutelage.answers import Answers
+from tutelage.data.accepted import taken
 from tutelage.data.dataset import Public
 from tutelage.nets.answering import answer
 from tutelage.nets.crops import CHANNELS, SIDE, SILHOUETTES, Crops, Cut, crops_of
@@ -67,7 +68,7 @@ class RegionStudent:
         crops, named = crops_of(self.cut, np.asarray(public.inputs)[asked], said, side=self.side, device=self.device)
         models = self.learn(crops, [(rows, names) for (rows, _), names in zip(said, named, strict=True)], progress=progress)
         for model in models:
-            model.accepted = public.takes()
+            model.accepted = taken(public)
         return models
 
     def learn(self, crops: Crops, lessons: Sequence[tuple[Any, Any]], *, progress: Progress | None = None) -> list[RegionModel]:

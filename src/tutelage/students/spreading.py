@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.data.accepted import Accepted
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
 from tutelage.estimators import Progress, flat
 from tutelage.students.shares import refuse_shares
@@ -49,7 +49,7 @@ class SpreadingStudent:
             graph.fit(flat(public.inputs), labels)
         heard = graph.label_distributions_.sum(axis=1) > 0
         self._student.fit(public, np.where(heard, graph.transduction_, -1), progress=progress)
-        self._graph, self._takes = graph, public.takes()
+        self._graph, self._takes = graph, taken(public)
         return self
 
     def predict(self, inputs: Array) -> Array:

@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.data.accepted import Accepted
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
 from tutelage.estimators import Fitted, Progress, Regressed, estimator, flat, grow, store
 from tutelage.privacy.errors import DataError
@@ -27,7 +27,7 @@ class SupervisedStudent:
 
     def fit(self, public: Public, labels: Array, *, progress: Progress | None = None) -> SupervisedStudent:
         """Learn from labels (records,), -1 where nothing was answered, or noisy shares (records, classes), NaN there."""
-        self._takes = public.takes()
+        self._takes = taken(public)
         if are_shares(labels):
             return self._fit_shares(public, centred(labels), progress)
         known = labels >= 0
