@@ -5,6 +5,9 @@ Public are kinds, shapes, numbers of classes, and whatever stands in public data
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
@@ -16,6 +19,7 @@ from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Adjacency
+from tutelage.runs import RunFolder
 
 
 def check(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any, queries: int) -> None:
@@ -23,6 +27,33 @@ def check(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, 
     check_kinds(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget)
     check_fit(private, public, budget, queries, codec)
     check_codec(codec, private)
+
+
+#: What may lie under `private/` of a run that was killed before it opened its ledger.
+_BEGUN = ("release", "run.lock", "scans")
+
+
+def check_place(out: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = ()) -> None:
+    """Refuse to write a run into a folder of other things, or where `data` lies: it would change the mode of what is there."""
+    folder, place = RunFolder(out), Path(out).resolve()
+    for other in (Path(one).resolve() for one in data):
+        if place == other or other in place.parents or place in other.parents:
+            raise RecipeError(f"`out` must lie apart from the folders of the data. Got {str(folder.root)!r} instead.")
+    try:
+        held, inside = _names(folder.root), _names(folder.private)
+        whole = os.path.exists(folder.book) or set(inside) <= set(_BEGUN)
+    except OSError:
+        return  # not to be read: to write there will fail, with the reason
+    strangers = set(held) - {folder.release.name, folder.private.name}
+    if strangers or not whole:
+        raise RecipeError(
+            f"`out` must be a new or empty folder, or a run's. Got {str(folder.root)!r}, with other files, instead."
+        )
+
+
+def _names(folder: Path) -> list[str]:
+    """List a folder, without what is hidden: some tool's."""
+    return [name for name in os.listdir(folder) if not name.startswith(".")] if os.path.isdir(folder) else []
 
 
 def check_kinds(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any) -> None:

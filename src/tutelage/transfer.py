@@ -107,6 +107,7 @@ def transfer(
     public images may be shown.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
+    beforehand.check_place(out)
     beforehand.check(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget, queries=queries)
     how, say = aggregation or _default(codec), progress or silent
     mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written

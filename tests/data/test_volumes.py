@@ -218,7 +218,7 @@ def test_a_task_that_is_one_folder_further_in_is_pointed_at(tmp_path: Path) -> N
         Volumes.decathlon(tmp_path, size=(4, 4, 4))
     (tmp_path / "organs" / "labelsTr" / "organ_001.nii.gz").unlink()
     with pytest.raises(DataError) as caught:
-        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4))
+        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4)).public()
     assert "Is it" not in str(caught.value)
     assert "medicaldecathlon" not in str(caught.value)
 
@@ -234,16 +234,16 @@ def test_refusals_name_no_patient(tmp_path: Path) -> None:
         Volumes.decathlon(task(tmp_path), size=(4, 4))  # type: ignore[arg-type]
     (tmp_path / "imagesTr" / "organ_001.nii.gz").write_bytes(b"not an image")
     with pytest.raises(DataError, match="for an image of scan 2 of") as caught:
-        Volumes.decathlon(tmp_path, size=(4, 4, 4)).private()
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     assert "organ" not in str(caught.value)
     save(tmp_path / "imagesTr" / "organ_001.nii.gz", np.ones((3, 3, 3), np.float32))
     with pytest.raises(DataError, match="its mask's shape"):
-        Volumes.decathlon(tmp_path, size=(4, 4, 4)).private()
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     (tmp_path / "labelsTr" / "organ_002.nii.gz").unlink()
     with pytest.raises(DataError, match=r"3 images and 2 masks, 2 of them in pairs.* Without a partner: 3 of imagesTr \("):
-        Volumes.decathlon(tmp_path, size=(4, 4, 4))
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     with pytest.raises(DataError, match=r"must hold a t2 volume\. Got none for scan 1 of 'brats'") as caught:
-        Volumes.brats(brats(tmp_path / "brats", ("BraTS2021_00007",), without="t2"))
+        Volumes.brats(brats(tmp_path / "brats", ("BraTS2021_00007",), without="t2")).public()
     assert "00007" not in str(caught.value)
     with pytest.raises(RecipeError, match="`modalities` must"):
         Volumes.brats(tmp_path / "brats", modalities=("ct",))
@@ -285,7 +285,7 @@ def test_brats_scans_are_numbered_as_their_files_are_sorted(tmp_path: Path) -> N
     assert {str(scan.mask): scan.number for scan in volumes.scans} == {path: place for place, path in enumerate(listed, start=1)}
     (tmp_path / "heads" / names[2] / f"{names[2]}_t1.nii.gz").unlink()
     with pytest.raises(DataError, match=r"must hold a t1 volume\. Got none for scan 3 of 'heads'"):
-        Volumes.brats(tmp_path / "heads")
+        Volumes.brats(tmp_path / "heads").public()
 
 
 def test_scans_without_a_partner_are_numbered(tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_scans_without_a_partner_are_numbered(tmp_path: Path) -> None:
     save(tmp_path / "organs" / "labelsTr" / "smith.nii.gz", np.ones((3, 3, 3), np.uint8))
     told = r"Without a partner: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, \.\.\. of imagesTr and 2 of labelsTr \(in alphabetical order"
     with pytest.raises(DataError, match=told) as caught:
-        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4))
+        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4)).public()
     assert "smith" not in str(caught.value)
 
 
@@ -355,14 +355,15 @@ def test_the_folder_says_whose_brats_scans_they_are(tmp_path: Path) -> None:
     ("lines", "got"),
     [
         ("organ_000,Ann\norgan_001,Ben\n", "1 scans that it does not name, numbers 3 of the sorted folder, instead"),
+        ("organ_000,Ann\norgan_001,Ben\norgan_002,Ann\norgan_003,Cid\n", "list scans that are there. Got 1 lines without"),
         ("organ_000,Ann\norgan_000,Ben\norgan_001,Ben\norgan_002,Ann\n", "other or repeated lines"),
         ("organ_000,Ann\norgan_001\norgan_002,Ann\n", "other or repeated lines"),
     ],
 )
-def test_a_list_of_patients_is_whole_or_refused(tmp_path: Path, lines: str, got: str) -> None:
+def test_a_public_list_of_patients_is_whole_or_refused(tmp_path: Path, lines: str, got: str) -> None:
     task(tmp_path)
     (tmp_path / "patients.csv").write_text(lines)
     with pytest.raises(DataError, match=got) as refused:
-        Volumes.decathlon(tmp_path, size=(6, 6, 6))
+        Volumes.decathlon(tmp_path, size=(6, 6, 6)).public()
     assert "Ann" not in str(refused.value)
     assert "organ" not in str(refused.value)

@@ -97,7 +97,9 @@ class Accepted:
             shape = tuple(int(side) for side in found["shape"])
             return cls(shape, str(found["numbers"]), float(found["low"]), float(found["high"]))
         except (KeyError, TypeError, ValueError, RecursionError):
-            raise DataError("`path` must be a model that says which inputs it takes. Got one with a damaged line instead.") from None
+            raise DataError(
+                "`path` must be a model that says which inputs it takes. Got one with a damaged line instead."
+            ) from None
 
 
 def taken(public: Any) -> Accepted:

@@ -97,9 +97,11 @@ class Volumes:
         if unlabelled and images and not (root / "labelsTr").exists():
             patients = _patients(root, images, guess=guess)
             bare = tuple(
-                Scan((images[name],), None, patients[name], number) for number, name in enumerate(sorted(images), start=1)
+                Scan((images[name],), None, patients[name], number)
+                for number, name in enumerate(sorted(images), start=1)
+                if name in patients
             )
-            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, _unread(root, images))
+            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, _listed(root, images))
         if not set(images) & set(masks):
             raise DataError(
                 "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
@@ -109,8 +111,8 @@ class Volumes:
         paired = [name for name in masks if name in images]
         patients = _patients(root, paired, guess=guess)
         numbers = {name: number for number, name in enumerate(masks, start=1)}
-        scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(paired))
-        faults = _alone(images, masks) + _unread(root, {*images, *masks})
+        scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(patients))
+        faults = _alone(images, masks) + _listed(root, paired)
         return cls(scans, _valid_size(size), tuple(labels), root.resolve().name, faults)
 
     @classmethod
@@ -133,8 +135,11 @@ class Volumes:
         source, masks = root.resolve().name, _ending(root, "seg")
         found = _ending(root, modalities[0]) if unlabelled and not masks else masks
         numbers = {path: number for number, path in enumerate(sorted(found, key=str), start=1)}
-        patients, scans, faults = _patients(root, (found[path] for path in numbers)), [], []
+        names = [found[path] for path in numbers]
+        patients, scans, faults = _patients(root, names), [], list(_listed(root, names))
         for path, name in found.items():
+            if name not in patients:
+                continue
             which = _told(numbers[path], source)
             try:
                 files = [_present(path.parent, f"{name}_{modality}", which) for modality in modalities]
@@ -144,7 +149,7 @@ class Volumes:
             scans.append(Scan(tuple(files), path if path in masks else None, patients[name], numbers[path]))
         if not found:
             raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
-        return cls(tuple(scans), _valid_size(size), tuple(labels), source, (*faults, *_unread(root, found.values())))
+        return cls(tuple(scans), _valid_size(size), tuple(labels), source, tuple(faults))
 
     def __len__(self) -> int:
         return len(self.scans)
@@ -362,11 +367,20 @@ def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> tuple[str, 
     )
 
 
-def _unread(root: Path, names: Iterable[str]) -> tuple[str, ...]:
-    """Count the lines of patients.csv whose scan is not there: a misspelled ending would drop a patient without a word."""
-    missing = sum(name not in set(names) for name in _list(root)) if listed(root) else 0
-    rule = f"`{_PATIENTS}` must list scans that are there. Got {missing} lines without a scan instead."
-    return (rule,) if missing else ()
+def _listed(root: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Count the lines of patients.csv without a scan, and number the scans without a line."""
+    if not listed(root):
+        return ()
+    told, faults = _list(root), []
+    if extra := sum(name not in names for name in told):
+        faults.append(f"`{_PATIENTS}` must list scans that are there. Got {extra} lines without a scan instead.")
+    missing = [name not in told for name in names]  # in the order of their numbers
+    if any(missing):
+        faults.append(
+            f"`{_PATIENTS}` must give every scan once, as name,patient. Got {sum(missing)} scans that it does not name, numbers "
+            f"{_numbers(missing)} of the sorted folder, instead."
+        )
+    return tuple(faults)
 
 
 def _numbers(chosen: Iterable[bool]) -> str:
@@ -403,17 +417,11 @@ def listed(root: Path | str) -> bool:
 
 
 def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[str, str]:
-    """Tell whose scan each one is: by the folder's own list, else by its name, read as those of the public sets."""
+    """Tell whose scan each one is: by the folder's own list, where it is on it, else by its name, as the public sets have them."""
     if not listed(root):
         return {name: _whose(name) if guess else name for name in names}
     told = _list(root)
-    missing = [name not in told for name in names]  # in the order of their numbers
-    if any(missing):
-        raise DataError(
-            f"`{_PATIENTS}` must give every scan once, as name,patient. Got {sum(missing)} scans that it does not name, numbers "
-            f"{_numbers(missing)} of the sorted folder, instead."
-        )
-    return told
+    return {name: told[name] for name in names if name in told}
 
 
 def _list(root: Path) -> dict[str, str]:
@@ -426,9 +434,7 @@ def _list(root: Path) -> dict[str, str]:
     rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
     told = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
     if len(told) < len(rows):
-        raise DataError(
-            f"`{_PATIENTS}` must give every scan once, as name,patient. Got other or repeated lines instead."
-        )
+        raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got other or repeated lines instead.")
     return told
 
 

@@ -7,6 +7,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from tutelage.beforehand import check_place
 from tutelage.codecs.votes import Votes
 from tutelage.data import overlap, presets
 from tutelage.data.dataset import Private, Public
@@ -46,6 +47,7 @@ def run(
     `public_data` declares that the patients who are drawn from it for the public pool and the test are public.
     """
     learners.require(recipe, device=device, engine=engine)
+    check_place(out, sets.places(recipe.data, data) if recipe.about_masks else ())
     folder = RunFolder(out)
     if resume:
         _check_begun(recipe, folder)

@@ -183,6 +183,12 @@ def declared(section: Any, directory: str | Path | None) -> tuple[str, ...]:
     return (said, *own)
 
 
+def places(section: Any, directory: str | Path | None) -> tuple[Path, ...]:
+    """Name the folders that a recipe's scans are read from."""
+    given = (directory or section.directory, *(getattr(section, key) for key in ELSEWHERE))
+    return () if SETS[section.set].find is None else tuple(Path(place) for place in given if place is not None)
+
+
 def shows_truth(section: Any, *, public_data: bool = False) -> bool:
     """Tell whether true masks may be shown: of drawn scenes, and of patients of a folder that was declared public."""
     return SETS[section.set].find is None or public_data or bool(section.public_data)
