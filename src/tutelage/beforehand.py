@@ -46,9 +46,7 @@ def check_place(out: str | os.PathLike[str], data: Sequence[str | os.PathLike[st
         return  # not to be read: to write there will fail, with the reason
     strangers = set(held) - {folder.release.name, folder.private.name}
     if strangers or not whole:
-        raise RecipeError(
-            f"`out` must be a new or empty folder, or a run's. Got {str(folder.root)!r}, with other files, instead."
-        )
+        raise RecipeError(f"`out` must be a new or empty folder, or a run's. Got {str(folder.root)!r} with others instead.")
 
 
 def _names(folder: Path) -> list[str]:

@@ -50,7 +50,7 @@ class Accepted:
     @property
     def scaled(self) -> bool:
         """Tell whether these are images in [0, 1]: bytes are divided by 255 for them."""
-        return self.numbers == "float" and len(self.shape) > 1 and 0 <= self.low and self.high <= 1
+        return self.numbers == "float" and len(self.shape) > 1 and self.low >= 0 and self.high <= 1
 
     def __call__(self, inputs: Any, *, any_size: bool = False) -> Array:
         """Give inputs as the model learned them, or refuse them. With `any_size` the sides of an image may be others."""
@@ -97,9 +97,7 @@ class Accepted:
             shape = tuple(int(side) for side in found["shape"])
             return cls(shape, str(found["numbers"]), float(found["low"]), float(found["high"]))
         except (KeyError, TypeError, ValueError, RecursionError):
-            raise DataError(
-                "`path` must be a model that says which inputs it takes. Got one with a damaged line instead."
-            ) from None
+            raise DataError("`path` must be a model that says what it takes. Got a damaged line instead.") from None
 
 
 def taken(public: Any) -> Accepted:

@@ -1,7 +1,7 @@
 """What a scan is allowed to hold, and what becomes of the rest: one voxel at a time, by constants that are public.
 
-Voxels of an image that are no finite number are 0. Numbers of a mask are rounded to whole ones; what is no finite number, is below
-0, or is none of the object's labels, is background. Nothing about other scans, and nothing about the rest of this one, decides it.
+Voxels of an image that are no finite number are 0. Numbers of a mask are rounded to whole ones; what is no finite number, is
+below 0, or is none of the object's labels, is background. Neither other scans nor the rest of this one decide it.
 """
 
 from __future__ import annotations

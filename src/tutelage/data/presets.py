@@ -25,7 +25,6 @@ from tutelage.data.sources import Located, Source, locate
 from tutelage.data.svhn import read_svhn
 from tutelage.privacy.errors import DataError, RecipeError
 
-
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # of private, public and test
 
 

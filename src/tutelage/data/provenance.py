@@ -41,7 +41,7 @@ class Provenance:
         return {"set": self.name, "split": self.split, "published": self.published, "hashes": hashes}
 
     def inside(self, private: Private) -> dict[str, Any]:
-        """Give what stays under `private/`: hashes of all files and of the private records, how many there are, and notes on them."""
+        """Give what stays under `private/`: hashes of files and private records, how many these are, and notes on them."""
         count = {"records": len(private), "units": len(np.unique(private.units)), "notes": list(private.notes)}
         return {**self.told(), "files": dict(self.hashes), "private": fingerprint(private), **count}
 

@@ -101,7 +101,7 @@ class Volumes:
                 for number, name in enumerate(sorted(images), start=1)
                 if name in patients
             )
-            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, _listed(root, images))
+            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, _listed(root, list(images)))
         if not set(images) & set(masks):
             raise DataError(
                 "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
@@ -417,7 +417,7 @@ def listed(root: Path | str) -> bool:
 
 
 def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[str, str]:
-    """Tell whose scan each one is: by the folder's own list, where it is on it, else by its name, as the public sets have them."""
+    """Tell whose scan each one is: by the folder's own list, if it is on that, or by its name, as public sets have them."""
     if not listed(root):
         return {name: _whose(name) if guess else name for name in names}
     told = _list(root)

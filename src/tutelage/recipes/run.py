@@ -196,7 +196,9 @@ def gathered(
         raise RecipeError(f"`public_data` must stay off for {recipe.data.set!r}, whose targets are no masks. Got it instead.")
     directory, benchmark, name = given if given is not None else recipe.data.directory, is_benchmark(recipe), recipe.data.set
     if recipe.about_masks:
-        private, public, test = sets.load(recipe.data, directory, seed=recipe.seed, public_data=public_data, kept=kept)
+        private, public, test = sets.load(
+            recipe.data, directory, seed=recipe.seed, public_data=public_data, kept=kept, progress=progress
+        )
         return private, public, test, Provenance(name, None, benchmark, public, test)
     classes(recipe)  # an unknown split is refused before a file is looked for
     if recipe.data.set == _OWN:

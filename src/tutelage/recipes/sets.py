@@ -27,6 +27,7 @@ from tutelage.data.scenes import Scenes
 from tutelage.data.volumes import Volumes, listed
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.recipes.sections import placed, unknown
+from tutelage.telling import Progress
 
 Three = tuple[Private, Public, Public]
 COUNTS = ("private", "public", "test")  # of people, or of scenes
@@ -130,7 +131,15 @@ def scenes(section: Any, directory: str | Path | None) -> Scenes:
     return Scenes(size=section.size[0], templates=directory, **given)
 
 
-def load(section: Any, directory: str | Path | None, *, seed: int, public_data: bool = False, kept: Path | None = None) -> Three:
+def load(
+    section: Any,
+    directory: str | Path | None,
+    *,
+    seed: int,
+    public_data: bool = False,
+    kept: Path | None = None,
+    progress: Progress | None = None,
+) -> Three:
     """Draw or read the three parts of a study; volumes larger than memory are mapped from nameless files in the folder `kept`.
 
     `public_data` declares that the patients for the pool and the test, drawn from the one folder, are public.
@@ -156,11 +165,11 @@ def load(section: Any, directory: str | Path | None, *, seed: int, public_data: 
     private, public, test = _divided(section, known.find, directory, seed)
     tested = _read(test, kept, lambda into: test.public(into=into))
     _check_objects(tested)  # before the many are read
-    return (
-        _read(private, kept, lambda into: private.private(into=into, channels=tested.inputs.shape[1])),
-        _read(public, kept, lambda into: public.public(into=into)),
-        tested,
-    )
+    asked = _read(public, kept, lambda into: public.public(into=into))
+    for name, part in (("public pool", public), ("test part", test)):  # how many are private stays under private/
+        if progress is not None:
+            progress(f"{name}: {len(part)} scans of {len(set(part.patients))} patients", len(part), len(part))
+    return _read(private, kept, lambda into: private.private(into=into, channels=tested.inputs.shape[1])), asked, tested
 
 
 def declared(section: Any, directory: str | Path | None) -> tuple[str, ...]:
