@@ -89,10 +89,22 @@ def check_records(private: Private, public: Public, test: Public | None) -> None
             raise RecipeError(f"`{name}` must hold the pool's kind of numbers, {public.inputs.dtype}. Got {got} instead.")
         if data is not None and _bare(data.inputs.shape[1:]) != _bare(wanted):
             raise RecipeError(f"`{name}` must have records of the pool's shape {wanted}. Got {data.inputs.shape[1:]} instead.")
-    for name, known in (("public", public), ("test", test)):
-        if known is not None and known.targets is not None and known.targets.shape[1:] != target:
-            got = known.targets.shape[1:]
+    if test is not None:
+        try:
+            public.takes()(test.inputs)  # as the student will be asked to
+        except DataError as error:
+            raise RecipeError(f"`test` must be what a model of the pool takes. Got «{error}» instead.") from None
+    for name, data in (("public", public), ("test", test)):
+        if data is not None and data.targets is not None and data.targets.shape[1:] != target:
+            got = data.targets.shape[1:]
             raise RecipeError(f"`{name}` must have targets of the private ones' shape {target}. Got {got} instead.")
+
+
+def known(test: Public | None) -> Public | None:
+    """Leave out test records whose label nobody knows, a number below 0: there is nothing to score on them."""
+    if test is None or test.targets is None or test.targets.ndim != 1 or not (test.targets < 0).any():
+        return test
+    return test[test.targets >= 0]
 
 
 def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:

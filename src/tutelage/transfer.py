@@ -117,7 +117,7 @@ def transfer(
     overlap.refuse(private, public, test)
     learner, judged = beforehand.made(student, public), test is not None and test.targets is not None
     beforehand.check_classes(codec, private, public, test, teachers=teachers, learner=learner, shares=how.vectors)
-    other = _other_than(learner, student)
+    other, test = _other_than(learner, student), beforehand.known(test)
     if judged:
         other()  # the same one twice is refused before anything is paid for
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)

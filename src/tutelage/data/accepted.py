@@ -61,9 +61,9 @@ class Accepted:
         if kind != self.numbers:
             alike = " (or bytes, which are divided by 255)" if self.scaled else ""
             raise DataError(f"`inputs` must be {self.numbers}{alike}, as the model learned from. Got {kind} instead.")
-        if len(self.shape) > 1 and kind == "float" and math.isfinite(self.high - self.low) and array.size:
+        if len(self.shape) > 1 and kind == "float" and 0 < self.high - self.low < math.inf:
             low, high, wide = *_range(array), self.high - self.low
-            if low < self.low - wide or high > self.high + wide:
+            if math.isfinite(high) and (low < self.low - wide or high > self.high + wide):
                 raise DataError(
                     f"`inputs` must be scaled as the pool was, whose values lie in [{self.low:g}, {self.high:g}]. "
                     f"Got values in [{low:g}, {high:g}] instead."

@@ -117,7 +117,9 @@ class Public:
         return len(self.inputs)
 
     def __getitem__(self, index: Any) -> Public:
-        return Public(self.inputs[index], None if self.targets is None else self.targets[index], self.source)
+        return Public(
+            self.inputs[index], None if self.targets is None else self.targets[index], self.source, accepted=self.accepted
+        )
 
     def __repr__(self) -> str:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"

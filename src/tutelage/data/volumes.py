@@ -22,6 +22,7 @@ folder (of the third image, where there are no masks), in the order of `LC_ALL=C
 from __future__ import annotations
 
 import csv
+import gzip
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -188,7 +189,8 @@ class Volumes:
         for scan in self.scans:
             image, mask, odd = self._scan(scan)
             if odd:
-                raise DataError(f"Every public scan must be clean. Got {odd[0]} in {_told(scan.number, self.source)} instead.")
+                what, which = odd[0].partition(" (")[0], _told(scan.number, self.source)
+                raise DataError(f"Every public scan must be clean. Got {what} in {which} instead.")
             yield image, mask
 
     def _scan(self, scan: Scan) -> tuple[Array, Array | None, list[str]]:
@@ -317,11 +319,18 @@ def _load(path: Path, what: str) -> tuple[Array, Array]:
     """Read a volume, its axes turned to right, front and up, and where it lies: (4, 4)."""
     nibabel = _nibabel()
     try:
-        image = nibabel.as_closest_canonical(nibabel.load(path))
+        image = nibabel.as_closest_canonical(_opened(nibabel, path))
         with np.errstate(over="ignore", invalid="ignore"):  # what single precision cannot hold is no finite number then
             return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
     except Exception as error:  # nibabel, gzip and the file system each raise their own, most of which name the file
         raise DataError(f"Every file must be NIfTI. Got {type(error).__name__} for {what} instead.") from None
+
+
+def _opened(nibabel: Any, path: Path) -> Any:
+    if path.name.endswith(_NIFTI):
+        return nibabel.load(path)
+    with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:  # nibabel goes by the case of an ending
+        return nibabel.Nifti1Image.from_bytes(file.read())
 
 
 def _rule(message: str) -> str:
