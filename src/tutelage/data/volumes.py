@@ -456,7 +456,7 @@ def _whose(name: str) -> str:
 
 
 def _present(folder: Path, stem: str, which: str) -> Path:
-    path = _named(folder).get(stem)
+    path = {name.lower(): found for name, found in _named(folder).items()}.get(stem.lower())
     if path is not None and path.is_file():
         return path
     modality = stem.rpartition("_")[2]
