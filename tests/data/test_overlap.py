@@ -11,6 +11,7 @@ import pytest
 
 from tutelage.data import overlap, presets
 from tutelage.data.dataset import Private, Public
+from tutelage.data.folders import private_from_folder, public_from_folder
 from tutelage.data.pixels import scale
 from tutelage.privacy.errors import DataError
 
@@ -91,6 +92,23 @@ def test_records_may_be_mapped_and_are_read_a_few_at_a_time(tmp_path: Path, monk
     monkeypatch.setattr(overlap, "_canonical", lambda some: (sizes.append(len(some)), real(some))[1])
     assert overlap.copies(pooled(PRIVATE[39]), mapped).tolist() == [3]
     assert max(sizes) == 2
+
+
+@pytest.mark.parametrize("ending", [".png", ".bmp", ".tiff", ".PNG"])
+def test_images_of_class_folders_are_compared_as_pixels(ending: str, tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
+    for side, count in (("clinic", 6), ("pool", 4)):
+        for number in range(count):
+            (tmp_path / side / "benign").mkdir(parents=True, exist_ok=True)
+            pixels = RNG.integers(0, 256, (12, 10), dtype=np.uint8)
+            image.fromarray(pixels).save(tmp_path / side / "benign" / f"{side}{number}_1.png")
+    with image.open(tmp_path / "clinic" / "benign" / "clinic3_1.png") as private:
+        private.transpose(image.Transpose.FLIP_LEFT_RIGHT).save(tmp_path / "pool" / "benign" / f"other_1{ending}")
+    clinic = private_from_folder(tmp_path / "clinic", unit="patient", channels=1)
+    pool = public_from_folder(tmp_path / "pool", channels=1)
+    assert overlap.copies(pool.inputs, clinic.inputs).tolist() == [0]
+    with pytest.raises(DataError, match="`public` must hold no record of `private`"):
+        overlap.refuse(clinic, pool, None)
 
 
 # ── rows of tables ────────────────────────────────────────────────────────────────────────────────────────────────────

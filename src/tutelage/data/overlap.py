@@ -71,11 +71,11 @@ def _blocks(inputs: Array) -> Iterator[tuple[int, Array]]:
 
 def _same_images(public: Array, private: Array) -> Array:
     """Compare what does not depend on orientation first, and then those that agree in it, value by value."""
-    theirs, shown = _traits(private)
-    ours, told = _traits(public)
-    if not shown.any() or not told.any():
+    theirs, kept = _traits(private)
+    ours, whole = _traits(public)
+    if not kept.any() or not whole.any():
         return np.zeros(0, np.int64)
-    inside, outside = np.flatnonzero(shown), np.flatnonzero(told)
+    inside, outside = np.flatnonzero(kept), np.flatnonzero(whole)
     tree, found = cKDTree(theirs[inside]), []
     for place in outside:
         near = tree.query_ball_point(ours[place], _CLOSE, p=np.inf)
@@ -100,12 +100,12 @@ def _traits(inputs: Array) -> tuple[Array, Array]:
     Each is a mean over a shell of values, or of half their squares: no further apart than the images themselves are.
     """
     shells = _shells(_sides(inputs))
-    traits, shown = np.zeros((len(inputs), 2 * shells.shape[1])), np.zeros(len(inputs), dtype=bool)
+    traits, several = np.zeros((len(inputs), 2 * shells.shape[1])), np.zeros(len(inputs), dtype=bool)
     for start, block in _blocks(inputs):
         flat = _canonical(block).reshape(len(block), -1)
         traits[start : start + len(block)] = np.hstack([flat @ shells, (flat**2 / 2) @ shells])
-        shown[start : start + len(block)] = flat.max(axis=1) > 0
-    return traits, shown
+        several[start : start + len(block)] = flat.max(axis=1) > 0
+    return traits, several
 
 
 def _shells(sides: tuple[int, ...]) -> Array:

@@ -113,7 +113,7 @@ class Volumes:
         patients = _patients(root, paired, guess=guess)
         numbers = {name: number for number, name in enumerate(masks, start=1)}
         scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(patients))
-        faults = _alone(images, masks) + _listed(root, paired)
+        faults = _alone(images, masks) + _listed(root, list(masks))
         return cls(scans, _valid_size(size), tuple(labels), root.resolve().name, faults)
 
     @classmethod
@@ -380,10 +380,10 @@ def _listed(root: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Count the lines of patients.csv without a scan, and number the scans without a line."""
     if not listed(root):
         return ()
-    told, faults = _list(root), []
-    if extra := sum(name not in names for name in told):
+    owners, faults = _list(root), []
+    if extra := sum(name not in names for name in owners):
         faults.append(f"`{_PATIENTS}` must list scans that are there. Got {extra} lines without a scan instead.")
-    missing = [name not in told for name in names]  # in the order of their numbers
+    missing = [name not in owners for name in names]  # in the order of their numbers
     if any(missing):
         faults.append(
             f"`{_PATIENTS}` must give every scan once, as name,patient. Got {sum(missing)} scans that it does not name, numbers "
@@ -429,8 +429,8 @@ def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[s
     """Tell whose scan each one is: by the folder's own list, if it is on that, or by its name, as public sets have them."""
     if not listed(root):
         return {name: _whose(name) if guess else name for name in names}
-    told = _list(root)
-    return {name: told[name] for name in names if name in told}
+    owners = _list(root)
+    return {name: owners[name] for name in names if name in owners}
 
 
 def _list(root: Path) -> dict[str, str]:
@@ -441,10 +441,10 @@ def _list(root: Path) -> dict[str, str]:
     except (OSError, UnicodeDecodeError, csv.Error) as error:  # some quote what they could not read
         raise DataError(f"`{_PATIENTS}` must be a readable UTF-8 table. Got {type(error).__name__} instead.") from None
     rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
-    told = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
-    if len(told) < len(rows):
+    owners = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
+    if len(owners) < len(rows):
         raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got other or repeated lines instead.")
-    return told
+    return owners
 
 
 def _whose(name: str) -> str:
