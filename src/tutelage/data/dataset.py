@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import unicodedata
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NoReturn, final
 
@@ -33,7 +34,7 @@ class Private:
     units: np.ndarray  # (records,) ids; equal ids are one person or institution
     unit: UnitName = "record"
     source: str = "memory"
-    notes: tuple[str, ...] = field(default=(), kw_only=True)  # what was done to records by rule; for `private/` alone
+    notes: Mapping[str, int] = field(default_factory=dict)  # private: what was cleaned or left out, and how often
 
     def __post_init__(self) -> None:
         if not len(self.inputs) == len(self.targets) == len(self.units):

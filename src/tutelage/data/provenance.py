@@ -42,7 +42,7 @@ class Provenance:
 
     def inside(self, private: Private) -> dict[str, Any]:
         """Give what stays under `private/`: hashes of files and private records, how many these are, and notes on them."""
-        count = {"records": len(private), "units": len(np.unique(private.units)), "notes": list(private.notes)}
+        count = {"records": len(private), "units": len(np.unique(private.units)), "notes": dict(private.notes)}
         return {**self.told(), "files": dict(self.hashes), "private": fingerprint(private), **count}
 
     def __repr__(self) -> str:

@@ -34,8 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data import tree
-from tutelage.data.cleaning import IMAGE, MASK, clean_image, clean_mask
 from tutelage.data.dataset import Private, Public
+from tutelage.data.voxels import IMAGE, MASK, clean_image, clean_mask
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 
 Array = npt.NDArray[Any]
@@ -194,7 +194,7 @@ class Volumes:
             yield image, mask
 
     def _scan(self, scan: Scan) -> tuple[Array, Array | None, list[str]]:
-        """Read one scan, cleaned by the rules of `cleaning`, and say which of them were needed."""
+        """Read one scan, cleaned by the rules of `voxels`, and say which of them were needed."""
         which, channels, loaded = _told(scan.number, self.source), [], []
         for path in scan.images:
             loaded.append(_load(path, f"an image of {which}"))
@@ -216,7 +216,7 @@ class Volumes:
         """Read the scans as private data; patients are the units. Files go to a folder under `private/`, for its owner alone.
 
         No scan decides whether there is any data: one that cannot be read, or that has other than `channels` channels (as many as
-        it has files, by default), is left out, and what it must not hold is cleaned (cleaning). `notes` of what comes back say
+        it has files, by default), is left out, and what it must not hold is cleaned (voxels.py). `notes` of what comes back say
         how often, by the scans' numbers; they belong under `private/`.
         """
         if into is not None and "private" not in Path(into).resolve().parts:
@@ -245,10 +245,10 @@ class Volumes:
             kept.append(place)
         if not kept:
             raise DataError("`scans` must hold at least one volume that can be read. Got none instead.")
-        notes = [f"{len(numbers)} scans (numbers {', '.join(map(str, numbers))}): {rule}" for rule, numbers in found.items()]
-        notes += [f"left out: {fault}" for fault in (*self.notes, *self.faults)]
+        notes = {f"{rule}: scans {', '.join(map(str, numbers))}": len(numbers) for rule, numbers in found.items()}
+        notes |= {f"left out: {fault}": 1 for fault in (*self.notes, *self.faults)}
         units = self.patients[kept]
-        return Private(inputs[: len(kept)], targets[: len(kept)], units, "patient", self.source, notes=tuple(notes))
+        return Private(inputs[: len(kept)], targets[: len(kept)], units, "patient", self.source, notes=notes)
 
     def public(self, *, into: Path | str | None = None) -> Public:
         """Read the scans as public data; without masks where there are none. Anything odd is refused."""
