@@ -160,3 +160,15 @@ def test_public_copies_of_a_published_set_are_left_out(tmp_path: Path) -> None:
     np.testing.assert_array_equal(study.public.targets, files["val_labels"][left, 0])
     np.testing.assert_array_equal(study.test.targets, files["test_labels"][1:, 0])
     overlap.refuse(study.private, study.public, study.test)
+
+
+def test_most_dark_images_are_told_apart_without_looking_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their means all lie near 0: how far apart two may be follows from how much there is to see."""
+    dark = np.zeros((3000, 32, 32), dtype=np.float32)
+    for _ in range(3):
+        dark[np.arange(3000), RNG.integers(0, 32, 3000), RNG.integers(0, 32, 3000)] += RNG.random(3000)
+    real, looks = overlap._turned, []
+    monkeypatch.setattr(overlap, "_turned", lambda *pair: (looks.append(1), real(*pair))[1])
+    found = overlap.copies(np.concatenate([dark[:1500], dark[[2999, 2000]][:, ::-1]]), dark[1500:])
+    assert found.tolist() == [1500, 1501]
+    assert len(looks) < 1500 * 1500 / 100

@@ -71,14 +71,17 @@ def _blocks(inputs: Array) -> Iterator[tuple[int, Array]]:
 
 def _same_images(public: Array, private: Array) -> Array:
     """Compare what does not depend on orientation first, and then those that agree in it, value by value."""
-    theirs, kept = _traits(private)
-    ours, whole = _traits(public)
-    if not kept.any() or not whole.any():
+    shells = _shells(_sides(public))
+    theirs, kept = _traits(private, _shells(_sides(private)))
+    ours, spread = _traits(public, shells)
+    inside, outside = np.flatnonzero(kept), np.flatnonzero(spread)
+    if not len(inside) or not len(outside):
         return np.zeros(0, np.int64)
-    inside, outside = np.flatnonzero(kept), np.flatnonzero(whole)
+    # Alike images are this close in every shell's mean: the smallest shell may have all of the difference.
+    reach = np.minimum(_CLOSE, _ALIKE * spread * math.sqrt(len(shells) * shells.max()) + 1e-6)
     tree, found = cKDTree(theirs[inside]), []
     for place in outside:
-        near = tree.query_ball_point(ours[place], _CLOSE, p=np.inf)
+        near = tree.query_ball_point(ours[place], reach[place], p=np.inf)
         mine = _canonical(public[place][None])[0] if near else None
         if mine is not None and any(_turned(mine, _canonical(private[inside[one]][None])[0]) for one in near):
             found.append(place)
@@ -94,18 +97,17 @@ def _canonical(images: Array) -> Array:
     return ((flat - low) / spread).astype(np.float32).reshape(len(values), *_sides(images))
 
 
-def _traits(inputs: Array) -> tuple[Array, Array]:
-    """Give numbers (records, traits) that turning an image leaves alone, and mark the images that hold more than one value.
+def _traits(inputs: Array, shells: Array) -> tuple[Array, Array]:
+    """Give numbers (records, traits) that turning an image leaves alone, and each image's deviation: 0 where it has one value.
 
     Each is a mean over a shell of values, or of half their squares: no further apart than the images themselves are.
     """
-    shells = _shells(_sides(inputs))
-    traits, several = np.zeros((len(inputs), 2 * shells.shape[1])), np.zeros(len(inputs), dtype=bool)
+    traits, spread = np.zeros((len(inputs), 2 * shells.shape[1])), np.zeros(len(inputs))
     for start, block in _blocks(inputs):
-        flat = _canonical(block).reshape(len(block), -1)
-        traits[start : start + len(block)] = np.hstack([flat @ shells, (flat**2 / 2) @ shells])
-        several[start : start + len(block)] = flat.max(axis=1) > 0
-    return traits, several
+        flat, part = _canonical(block).reshape(len(block), -1), slice(start, start + len(block))
+        traits[part] = np.hstack([flat @ shells, (flat**2 / 2) @ shells])
+        spread[part] = flat.std(axis=1)
+    return traits, spread
 
 
 def _shells(sides: tuple[int, ...]) -> Array:
