@@ -131,15 +131,15 @@ def test_a_test_part_of_another_scale_costs_nothing(tmp_path: Path) -> None:
 
 
 def test_floats_of_any_width_go_together() -> None:
-    images, masks = blobs(4, 0)
-    check_records(tt.Private.of(images.astype(np.float64), masks), tt.Public.of(images), tt.Public.of(images, masks))
+    (images, masks), pool, test = blobs(4, 0), blobs(4, 1)[0], tt.Public.of(*blobs(4, 2))
+    check_records(tt.Private.of(images.astype(np.float64), masks), tt.Public.of(pool), test)
 
 
 def test_grey_records_may_come_without_their_channel() -> None:
-    images, masks = blobs(4, 0)
+    (images, masks), pool, test = blobs(4, 0), blobs(4, 1)[0], tt.Public.of(*blobs(4, 2))
     grey = images[:, 0]
-    for private, pool in ((images, grey), (grey, images), (grey, grey)):
-        check_records(tt.Private.of(private, masks), tt.Public.of(pool), tt.Public.of(images, masks))
+    for private, public in ((images, pool[:, 0]), (grey, pool), (grey, pool[:, 0])):
+        check_records(tt.Private.of(private, masks), tt.Public.of(public), test)
     with pytest.raises(tt.RecipeError, match="must have records of the pool's shape"):
         check_records(tt.Private.of(grey, masks), tt.Public.of(np.repeat(images, 3, axis=1)), None)
 

@@ -1,6 +1,7 @@
 """What a transfer refuses before anything is written: mistakes that can be told from public facts must not cost any budget.
 
-Public are kinds, shapes, numbers of classes, and whatever stands in public data.
+Public are kinds, shapes, numbers of classes, and whatever stands in public data; and that no private record is among that, which
+the guarantee takes for granted (docs/guide/data.md).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy.typing as npt
 
 from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.votes import Votes
+from tutelage.data import overlap
 from tutelage.data.accepted import numbers
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import DataError, RecipeError
@@ -81,7 +83,7 @@ def check_fit(private: Private, public: Public, budget: Budget, queries: int, co
 
 
 def check_records(private: Private, public: Public, test: Public | None) -> None:
-    """Refuse records and targets of several shapes, and bytes beside floats: teachers look at the pool's, controls compare."""
+    """Refuse records of several shapes or types, a private one among public ones, and targets of several shapes."""
     wanted, target = public.inputs.shape[1:], private.targets.shape[1:]
     for name, data in (("private", private), ("test", test)):
         if data is not None and numbers(data.inputs.dtype) != numbers(public.inputs.dtype):
@@ -89,6 +91,7 @@ def check_records(private: Private, public: Public, test: Public | None) -> None
             raise RecipeError(f"`{name}` must hold the pool's kind of numbers, {public.inputs.dtype}. Got {got} instead.")
         if data is not None and _bare(data.inputs.shape[1:]) != _bare(wanted):
             raise RecipeError(f"`{name}` must have records of the pool's shape {wanted}. Got {data.inputs.shape[1:]} instead.")
+    overlap.refuse(private, public, test)
     if test is not None:
         try:
             public.takes()(test.inputs)  # as the student will be asked to

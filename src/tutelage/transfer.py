@@ -16,7 +16,6 @@ from tutelage import beforehand
 from tutelage import guarantee as guarantees
 from tutelage.asking import Interview, Model, Progress, Questions
 from tutelage.codecs.corrections import Corrections
-from tutelage.data import overlap
 from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
@@ -114,7 +113,6 @@ def transfer(
     selection = how.selecting(budget, queries, mechanism)
     task = _task(private, public, queries, codec, how, questions, shards, truth, say)
     beforehand.check_records(private, public, test)
-    overlap.refuse(private, public, test)
     learner, judged = beforehand.made(student, public), test is not None and test.targets is not None
     beforehand.check_classes(codec, private, public, test, teachers=teachers, learner=learner, shares=how.vectors)
     other, test = _other_than(learner, student), beforehand.known(test)
