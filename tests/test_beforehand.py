@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.walk.tiny import CLASSES, MeanTeachers, clouds, tiny_run
 from tests.walk.tiny_masks import POOL, Painters, mask_run
 
 import tutelage as tt
-from tutelage.beforehand import check_codec, check_records
+from tutelage.beforehand import check_codec, check_place, check_records
 from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
@@ -107,11 +108,38 @@ def test_records_of_another_shape_than_the_pool_s_cost_nothing(which: str, tmp_p
     assert untouched(tmp_path)
 
 
+@pytest.mark.parametrize("which", ["private", "test"])
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, bool])
+def test_bytes_beside_floats_cost_nothing(which: str, kind: type, tmp_path: Path) -> None:
+    """Private bytes with a pool of floats ran to an accuracy of 0.08 without a word."""
+    parts = {"private": blobs(30, 0), "public": blobs(POOL, 1), "test": blobs(9, 2)}
+    parts[which] = (255 * parts[which][0]).astype(kind), parts[which][1]
+    rule = f"`{which}` must hold the pool's kind of numbers, float32. Got {np.dtype(kind).name} instead"
+    with pytest.raises(tt.RecipeError, match=rule):
+        masks_transfer(tmp_path, parts)
+    assert untouched(tmp_path)
+
+
+def test_a_test_part_of_another_scale_costs_nothing(tmp_path: Path) -> None:
+    parts = {"private": blobs(30, 0), "public": blobs(POOL, 1), "test": blobs(9, 2)}
+    parts["test"] = 255 * parts["test"][0], parts["test"][1]
+    with pytest.raises(
+        tt.RecipeError, match=r"`test` must be what a model of the pool takes\. .* must be scaled as the pool was"
+    ):
+        masks_transfer(tmp_path, parts)
+    assert untouched(tmp_path)
+
+
+def test_floats_of_any_width_go_together() -> None:
+    (images, masks), pool, test = blobs(4, 0), blobs(4, 1)[0], tt.Public.of(*blobs(4, 2))
+    check_records(tt.Private.of(images.astype(np.float64), masks), tt.Public.of(pool), test)
+
+
 def test_grey_records_may_come_without_their_channel() -> None:
-    images, masks = blobs(4, 0)
+    (images, masks), pool, test = blobs(4, 0), blobs(4, 1)[0], tt.Public.of(*blobs(4, 2))
     grey = images[:, 0]
-    for private, pool in ((images, grey), (grey, images), (grey, grey)):
-        check_records(tt.Private.of(private, masks), tt.Public.of(pool), tt.Public.of(images, masks))
+    for private, public in ((images, pool[:, 0]), (grey, pool), (grey, pool[:, 0])):
+        check_records(tt.Private.of(private, masks), tt.Public.of(public), test)
     with pytest.raises(tt.RecipeError, match="must have records of the pool's shape"):
         check_records(tt.Private.of(grey, masks), tt.Public.of(np.repeat(images, 3, axis=1)), None)
 
@@ -315,6 +343,58 @@ def test_corrections_of_other_weights_cost_nothing(codec: Any, student: Any, rul
     with pytest.raises(tt.RecipeError, match=rule):
         labels_transfer(tmp_path, tt.Private.of(*clouds(120, 0)), student=lambda: student, **given)
     assert untouched(tmp_path)
+
+
+def test_test_labels_that_nobody_knows_are_not_scored(tmp_path: Path) -> None:
+    rest, answers = clouds(60, 2)
+    scores = tiny_run(tmp_path / "run", test=tt.Public.of(rest, np.where(np.arange(60) % 2, answers, -1))).scores
+    alone = tiny_run(tmp_path / "half", test=tt.Public.of(rest[1::2], answers[1::2])).scores
+    name = "control: public only, no answers (ε = 0)"
+    assert scores[name] == alone[name]
+    assert scores["private student"] > 0.9
+
+
+# ── the place of a run ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def filled(place: Path, *names: str) -> Path:
+    for name in names:
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(b"somebody's")
+    return place
+
+
+@pytest.mark.parametrize(
+    "names", [("imagesTr/ann.nii.gz",), ("private/imagesTr/ann.nii.gz",), ("release/a", "notes.txt"), ("a",)]
+)
+def test_a_folder_of_other_files_is_no_place_for_a_run(names: tuple[str, ...], tmp_path: Path) -> None:
+    place = filled(tmp_path / "scans", *names)
+    (place / "private").mkdir(exist_ok=True)
+    (place / "private").chmod(0o755)
+    for resume in (False, True):
+        with pytest.raises(tt.RecipeError, match="`out` must be a new or empty folder, or a run's"):
+            tiny_run(place, resume=resume)
+    assert not (place / "private" / "book.sqlite").exists()
+    assert stat.S_IMODE((place / "private").stat().st_mode) == 0o755
+
+
+@pytest.mark.parametrize("where", ["scans", "scans/runs/mine", "scans/..", "link/runs", "pool"])
+def test_a_run_lies_apart_from_the_data(where: str, tmp_path: Path) -> None:
+    scans, pool = filled(tmp_path / "scans", "imagesTr/ann.nii.gz"), tmp_path / "pool"
+    (tmp_path / "link").symlink_to(scans)
+    with pytest.raises(tt.RecipeError, match="`out` must lie apart from the folders of the data"):
+        check_place(tmp_path / where, [scans, pool])
+
+
+def test_a_new_folder_an_empty_one_and_a_run_are_places(tmp_path: Path) -> None:
+    for name in ("new", "empty", "begun"):
+        check_place(tmp_path / name, [tmp_path / "scans"])
+        (tmp_path / name).mkdir()
+        check_place(tmp_path / name)
+    filled(tmp_path / "begun", "release/alignment-0.npz", "private/run.lock", ".DS_Store")
+    check_place(tmp_path / "begun")
+    tiny_run(tmp_path / "run")
+    check_place(tmp_path / "run")
 
 
 # ── kinds ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

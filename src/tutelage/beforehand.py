@@ -1,20 +1,27 @@
 """What a transfer refuses before anything is written: mistakes that can be told from public facts must not cost any budget.
 
-Public are kinds, shapes, numbers of classes, and whatever stands in public data.
+Public are kinds, shapes, numbers of classes, and whatever stands in public data; and that no private record is among that, which
+the guarantee takes for granted (docs/guide/data.md).
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy.typing as npt
 
 from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.votes import Votes
+from tutelage.data import overlap
+from tutelage.data.accepted import numbers
 from tutelage.data.dataset import Private, Public
-from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Adjacency
+from tutelage.runs import RunFolder
 
 
 def check(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any, queries: int) -> None:
@@ -22,6 +29,31 @@ def check(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, 
     check_kinds(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget)
     check_fit(private, public, budget, queries, codec)
     check_codec(codec, private)
+
+
+#: What may lie under `private/` of a run that was killed before it opened its ledger.
+_BEGUN = ("release", "run.lock", "scans")
+
+
+def check_place(out: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = ()) -> None:
+    """Refuse to write a run into a folder of other things, or where `data` lies: it would change the mode of what is there."""
+    folder, place = RunFolder(out), Path(out).resolve()
+    for other in (Path(one).resolve() for one in data):
+        if place == other or other in place.parents or place in other.parents:
+            raise RecipeError(f"`out` must lie apart from the folders of the data. Got {str(folder.root)!r} instead.")
+    try:
+        held, inside = _names(folder.root), _names(folder.private)
+        whole = os.path.exists(folder.book) or set(inside) <= set(_BEGUN)
+    except OSError:
+        return  # not to be read: to write there will fail, with the reason
+    strangers = set(held) - {folder.release.name, folder.private.name}
+    if strangers or not whole:
+        raise RecipeError(f"`out` must be a new or empty folder, or a run's. Got {str(folder.root)!r} with others instead.")
+
+
+def _names(folder: Path) -> list[str]:
+    """List a folder, without what is hidden: some tool's."""
+    return [name for name in os.listdir(folder) if not name.startswith(".")] if os.path.isdir(folder) else []
 
 
 def check_kinds(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any) -> None:
@@ -51,15 +83,31 @@ def check_fit(private: Private, public: Public, budget: Budget, queries: int, co
 
 
 def check_records(private: Private, public: Public, test: Public | None) -> None:
-    """Refuse records and targets of several shapes: teachers look at the pool's, controls compare pixel by pixel."""
+    """Refuse records of several shapes or types, a private one among public ones, and targets of several shapes."""
     wanted, target = public.inputs.shape[1:], private.targets.shape[1:]
     for name, data in (("private", private), ("test", test)):
+        if data is not None and numbers(data.inputs.dtype) != numbers(public.inputs.dtype):
+            got = data.inputs.dtype
+            raise RecipeError(f"`{name}` must hold the pool's kind of numbers, {public.inputs.dtype}. Got {got} instead.")
         if data is not None and _bare(data.inputs.shape[1:]) != _bare(wanted):
             raise RecipeError(f"`{name}` must have records of the pool's shape {wanted}. Got {data.inputs.shape[1:]} instead.")
-    for name, known in (("public", public), ("test", test)):
-        if known is not None and known.targets is not None and known.targets.shape[1:] != target:
-            got = known.targets.shape[1:]
+    overlap.refuse(private, public, test)
+    if test is not None:
+        try:
+            public.takes()(test.inputs)  # as the student will be asked to
+        except DataError as error:
+            raise RecipeError(f"`test` must be what a model of the pool takes. Got «{error}» instead.") from None
+    for name, data in (("public", public), ("test", test)):
+        if data is not None and data.targets is not None and data.targets.shape[1:] != target:
+            got = data.targets.shape[1:]
             raise RecipeError(f"`{name}` must have targets of the private ones' shape {target}. Got {got} instead.")
+
+
+def known(test: Public | None) -> Public | None:
+    """Leave out test records whose label nobody knows, a number below 0: there is nothing to score on them."""
+    if test is None or test.targets is None or test.targets.ndim != 1 or not (test.targets < 0).any():
+        return test
+    return test[test.targets >= 0]
 
 
 def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -277,6 +277,7 @@ def run(
     outcomes.show([(outcome.folder.root.name, outcome)])
     _warn(said)
     _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.")
+    _say(f"{outcome.folder.inside_data} says what was read of the private data, and what was left out.")
 
 
 @app.command()

@@ -14,6 +14,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.data.accepted import Accepted
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.telling import tells
 
@@ -28,6 +29,7 @@ _TRUSTED = (
     "sklearn.neighbors._ball_tree.BallTree",
     "sklearn.neighbors._kd_tree.KDTree",
     "sklearn.tree._tree.Tree",
+    "tutelage.estimators.Fitted",
     "tutelage.estimators.Levelled",
     "tutelage.estimators.Regressed",
 )
@@ -245,6 +247,30 @@ class Regressed:
     def predict(self, inputs: Array) -> Array:
         """Give labels (records,)."""
         return np.asarray(self.predict_proba(inputs).argmax(axis=1))
+
+
+@final
+class Fitted:
+    """Hold a fitted model and what it takes: whoever reads it gives inputs as the public pool's were, or raw bytes of images."""
+
+    def __init__(self, model: Any, accepted: Accepted) -> None:
+        self.model, self.accepted = model, accepted.plain()
+
+    @property
+    def classes_(self) -> Array:
+        """Give the labels, as scikit-learn does."""
+        return np.asarray(self.model.classes_)
+
+    def predict(self, inputs: Any) -> Array:
+        """Give labels (records,)."""
+        return np.asarray(self.model.predict(self._rows(inputs)))
+
+    def predict_proba(self, inputs: Any) -> Array:
+        """Give shares (records, classes), where the model has them."""
+        return np.asarray(self.model.predict_proba(self._rows(inputs)))
+
+    def _rows(self, inputs: Any) -> Array:
+        return flat(Accepted.read(self.accepted)(inputs))
 
 
 def flat(inputs: npt.ArrayLike) -> Array:

@@ -106,6 +106,7 @@ def transfer(
     public images may be shown.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
+    beforehand.check_place(out)
     beforehand.check(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget, queries=queries)
     private = beforehand.labelled(private, codec)
     how, say = aggregation or _default(codec), progress or silent
@@ -115,7 +116,7 @@ def transfer(
     beforehand.check_records(private, public, test)
     learner, judged = beforehand.made(student, public), test is not None and test.targets is not None
     beforehand.check_classes(codec, public, test, teachers=teachers, learner=learner, shares=how.vectors)
-    other = _other_than(learner, student)
+    other, test = _other_than(learner, student), beforehand.known(test)
     if judged:
         other()  # the same one twice is refused before anything is paid for
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)

@@ -219,7 +219,7 @@ def test_a_task_that_is_one_folder_further_in_is_pointed_at(tmp_path: Path) -> N
         Volumes.decathlon(tmp_path, size=(4, 4, 4))
     (tmp_path / "organs" / "labelsTr" / "organ_001.nii.gz").unlink()
     with pytest.raises(DataError) as caught:
-        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4))
+        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4)).public()
     assert "Is it" not in str(caught.value)
     assert "medicaldecathlon" not in str(caught.value)
 
@@ -235,16 +235,16 @@ def test_refusals_name_no_patient(tmp_path: Path) -> None:
         Volumes.decathlon(task(tmp_path), size=(4, 4))  # type: ignore[arg-type]
     (tmp_path / "imagesTr" / "organ_001.nii.gz").write_bytes(b"not an image")
     with pytest.raises(DataError, match="for an image of scan 2 of") as caught:
-        Volumes.decathlon(tmp_path, size=(4, 4, 4)).private()
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     assert "organ" not in str(caught.value)
     save(tmp_path / "imagesTr" / "organ_001.nii.gz", np.ones((3, 3, 3), np.float32))
     with pytest.raises(DataError, match="its mask's shape"):
-        Volumes.decathlon(tmp_path, size=(4, 4, 4)).private()
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     (tmp_path / "labelsTr" / "organ_002.nii.gz").unlink()
     with pytest.raises(DataError, match=r"3 images and 2 masks, 2 of them in pairs.* Without a partner: 3 of imagesTr \("):
-        Volumes.decathlon(tmp_path, size=(4, 4, 4))
+        Volumes.decathlon(tmp_path, size=(4, 4, 4)).public()
     with pytest.raises(DataError, match=r"must hold a t2 volume\. Got none for scan 1 of 'brats'") as caught:
-        Volumes.brats(brats(tmp_path / "brats", ("BraTS2021_00007",), without="t2"))
+        Volumes.brats(brats(tmp_path / "brats", ("BraTS2021_00007",), without="t2")).public()
     assert "00007" not in str(caught.value)
     with pytest.raises(RecipeError, match="`modalities` must"):
         Volumes.brats(tmp_path / "brats", modalities=("ct",))
@@ -286,7 +286,7 @@ def test_brats_scans_are_numbered_as_their_files_are_sorted(tmp_path: Path) -> N
     assert {str(scan.mask): scan.number for scan in volumes.scans} == {path: place for place, path in enumerate(listed, start=1)}
     (tmp_path / "heads" / names[2] / f"{names[2]}_t1.nii.gz").unlink()
     with pytest.raises(DataError, match=r"must hold a t1 volume\. Got none for scan 3 of 'heads'"):
-        Volumes.brats(tmp_path / "heads")
+        Volumes.brats(tmp_path / "heads").public()
 
 
 def test_scans_without_a_partner_are_numbered(tmp_path: Path) -> None:
@@ -296,7 +296,7 @@ def test_scans_without_a_partner_are_numbered(tmp_path: Path) -> None:
     save(tmp_path / "organs" / "labelsTr" / "smith.nii.gz", np.ones((3, 3, 3), np.uint8))
     told = r"Without a partner: 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, \.\.\. of imagesTr and 2 of labelsTr \(in alphabetical order"
     with pytest.raises(DataError, match=told) as caught:
-        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4))
+        Volumes.decathlon(tmp_path / "organs", size=(4, 4, 4)).public()
     assert "smith" not in str(caught.value)
 
 
@@ -356,14 +356,150 @@ def test_the_folder_says_whose_brats_scans_they_are(tmp_path: Path) -> None:
     ("lines", "got"),
     [
         ("organ_000,Ann\norgan_001,Ben\n", "1 scans that it does not name, numbers 3 of the sorted folder, instead"),
+        ("organ_000,Ann\norgan_001,Ben\norgan_002,Ann\norgan_003,Cid\n", "list scans that are there. Got 1 lines without"),
         ("organ_000,Ann\norgan_000,Ben\norgan_001,Ben\norgan_002,Ann\n", "other or repeated lines"),
         ("organ_000,Ann\norgan_001\norgan_002,Ann\n", "other or repeated lines"),
     ],
 )
-def test_a_list_of_patients_is_whole_or_refused(tmp_path: Path, lines: str, got: str) -> None:
+def test_a_public_list_of_patients_is_whole_or_refused(tmp_path: Path, lines: str, got: str) -> None:
     task(tmp_path)
     (tmp_path / "patients.csv").write_text(lines)
     with pytest.raises(DataError, match=got) as refused:
-        Volumes.decathlon(tmp_path, size=(6, 6, 6))
+        Volumes.decathlon(tmp_path, size=(6, 6, 6)).public()
     assert "Ann" not in str(refused.value)
     assert "organ" not in str(refused.value)
+
+
+# ── what a scan must not hold ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def spoiled(root: Path, part: str, change: object, *, number: int = 1, kind: type = np.float32) -> Path:
+    """Put another number into three voxels of a scan."""
+    path = root / part / f"organ_{number:03d}.nii.gz"
+    image = nibabel.load(path)
+    values = np.asarray(image.dataobj).astype(kind)
+    values[2, 2, 2:5] = change
+    return save(path, values, image.affine)
+
+
+ODD = [
+    ("imagesTr", np.nan, "voxels that are no finite number"),
+    ("imagesTr", np.inf, "voxels that are no finite number"),
+    ("imagesTr", -np.inf, "voxels that are no finite number"),
+    ("imagesTr", 1e300, "voxels that are no finite number"),
+    ("labelsTr", np.nan, "mask numbers that are not finite, below 0 or not whole"),
+    ("labelsTr", np.inf, "mask numbers that are not finite, below 0 or not whole"),
+    ("labelsTr", -2, "mask numbers that are not finite, below 0 or not whole"),
+    ("labelsTr", 0.4, "mask numbers that are not finite, below 0 or not whole"),
+]
+
+
+@pytest.mark.parametrize(("part", "value", "rule"), ODD)
+def test_a_public_scan_that_holds_what_it_must_not_is_refused_by_number(
+    part: str, value: float, rule: str, tmp_path: Path
+) -> None:
+    spoiled(task(tmp_path / "organs"), part, value, kind=np.float64)
+    volumes = Volumes.decathlon(tmp_path / "organs", size=(6, 6, 6))
+    with pytest.raises(DataError, match=rf"Every public scan must be clean\. Got {rule} in scan 2 of 'organs' \(in") as caught:
+        volumes.public()
+    assert "organ_" not in str(caught.value)
+    assert len(volumes[[0, 2]].public()) == 2
+
+
+@pytest.mark.parametrize(("part", "value", "rule"), ODD)
+def test_a_private_scan_is_cleaned_by_rule_and_nobody_else_moves(part: str, value: float, rule: str, tmp_path: Path) -> None:
+    before = Volumes.decathlon(task(tmp_path / "organs"), size=(6, 6, 6), labels=(1, 2)).private()
+    spoiled(tmp_path / "organs", part, 0, kind=np.float64)  # what every rule makes of it
+    expected = Volumes.decathlon(tmp_path / "organs", size=(6, 6, 6), labels=(1, 2)).private()
+    spoiled(tmp_path / "organs", part, value, kind=np.float64)
+    found = Volumes.decathlon(tmp_path / "organs", size=(6, 6, 6), labels=(1, 2)).private()
+    np.testing.assert_array_equal(found.inputs, expected.inputs)
+    np.testing.assert_array_equal(found.targets, expected.targets)
+    np.testing.assert_array_equal(found.inputs[[0, 2]], before.inputs[[0, 2]])
+    ((note, count),) = found.notes.items()
+    assert note.startswith(rule)
+    assert note.endswith(": scans 2")
+    assert count == 1
+    assert before.notes == expected.notes == {}
+
+
+def test_numbers_that_are_no_label_are_background(tmp_path: Path) -> None:
+    spoiled(task(tmp_path), "labelsTr", 7)
+    assert Volumes.decathlon(tmp_path, size=(6, 6, 6), labels=(1, 2)).private().notes == {}
+    listed, whole = (Volumes.decathlon(tmp_path, size=(6, 6, 6), labels=some).public().targets for some in ((1, 2), ()))
+    assert (whole[1] != listed[1]).sum() == 3  # type: ignore[index]
+    spoiled(tmp_path, "labelsTr", 1.6)
+    rounded = Volumes.decathlon(tmp_path, size=(6, 6, 6), labels=(1, 2)).private()
+    np.testing.assert_array_equal(rounded.targets[1], whole[1])  # type: ignore[index]
+
+
+@pytest.mark.parametrize("into", [None, "private"])
+def test_a_private_scan_that_cannot_be_read_is_absent(into: str | None, tmp_path: Path) -> None:
+    root = task(tmp_path / "organs", 9)
+    whole = Volumes.decathlon(root, size=(6, 6, 6)).private()
+    (root / "imagesTr" / "organ_001.nii.gz").write_bytes(b"not an image")
+    (root / "labelsTr" / "organ_002.nii.gz").write_bytes(b"")
+    save(root / "imagesTr" / "organ_003.nii.gz", np.ones((3, 3, 3), np.float32))
+    save(root / "imagesTr" / "organ_004.nii.gz", np.ones((10, 5, 7, 2), np.float32))
+    save(root / "imagesTr" / "organ_005.nii.gz", np.ones((11, 5, 7), np.float32), np.diag([2.0, 1, 1, 1]))
+    save(root / "imagesTr" / "organ_006.nii.gz", np.ones((12, 5, 7, 1, 1), np.float32))
+    (root / "labelsTr" / "organ_007.nii.gz").unlink()
+    volumes = Volumes.decathlon(root, size=(6, 6, 6))
+    private = volumes.private(into=into and tmp_path / into)
+    assert private.units.tolist() == ["organ_000", "organ_008"]
+    np.testing.assert_array_equal(private.inputs, whole.inputs[[0, 8]])
+    np.testing.assert_array_equal(private.targets, whole.targets[[0, 8]])
+    said = "\n".join(private.notes)
+    listed = (line.partition(": scans ")[2].split(", ") for line in private.notes)
+    assert sorted(number for some in listed for number in some if number) == ["2", "3", "4", "5", "6", "7"]
+    assert "Without a partner: 8 of imagesTr" in said
+    assert "organ_" not in said
+    with pytest.raises(DataError, match="in pairs"):
+        volumes.public()
+    with pytest.raises(DataError, match="scan 2 of 'organs'"):
+        volumes[:].public()  # what was drawn from a folder is judged scan by scan
+    with pytest.raises(DataError, match="at least one volume that can be read"):
+        volumes[[1]].private()
+
+
+def test_channels_are_declared_and_not_read_off_the_first_private_scan(tmp_path: Path) -> None:
+    root = task(tmp_path, 3, channels=2)
+    save(root / "imagesTr" / "organ_000.nii.gz", np.ones((6, 5, 7, 3), np.float32))
+    assert Volumes.decathlon(root, size=(6, 6, 6)).private(channels=2).units.tolist() == ["organ_001", "organ_002"]
+    with pytest.raises(DataError, match="at least one volume that can be read"):
+        Volumes.decathlon(root, size=(6, 6, 6)).private()
+
+
+def test_endings_may_be_written_in_any_case(tmp_path: Path) -> None:
+    root = task(tmp_path / "organs")
+    for part, name in (("imagesTr", "organ_001.NII.GZ"), ("labelsTr", "organ_001.Nii.gz")):
+        (root / part / "organ_001.nii.gz").rename(root / part / name)
+    volumes = Volumes.decathlon(root, size=(6, 6, 6))
+    assert volumes.patients.tolist() == ["organ_000", "organ_001", "organ_002"]
+    assert len(volumes.public()) == 3
+    heads = brats(tmp_path / "heads", ("BraTS2021_00001", "BraTS2021_00002"))
+    for part in ("t1", "seg"):
+        path = heads / "BraTS2021_00002" / f"BraTS2021_00002_{part}.nii.gz"
+        path.rename(path.with_name(path.name.upper().replace("BRATS", "BraTS")))
+    found = Volumes.brats(heads, size=(6, 6, 5))
+    assert found.patients.tolist() == ["BraTS2021_00001", "BraTS2021_00002"]
+    assert len(found.public()) == 2
+
+
+def test_what_is_missing_in_a_private_folder_is_absent_and_noted(tmp_path: Path) -> None:
+    task(tmp_path, 4)
+    (tmp_path / "patients.csv").write_text("organ_000,Ann\norgan_001,Ben\norgan_003,Ann\norgan_004,Cid\n")
+    volumes = Volumes.decathlon(tmp_path, size=(6, 6, 6))
+    private = volumes.private()
+    assert private.units.tolist() == ["Ann", "Ben", "Ann"]
+    assert volumes[:2].private().notes == private.notes
+    said = " ".join(private.notes)
+    assert "Got 1 lines without a scan" in said
+    assert "Got 1 scans that it does not name, numbers 3 of the sorted folder" in said
+    with pytest.raises(DataError, match="must list scans that are there"):
+        volumes.public()
+    heads = brats(tmp_path / "heads", ("BraTS2021_00001", "BraTS2021_00002"))
+    (heads / "BraTS2021_00001" / "BraTS2021_00001_t2.nii.gz").unlink()
+    private = Volumes.brats(heads, size=(6, 6, 5)).private()
+    assert private.units.tolist() == ["BraTS2021_00002"]
+    assert "must hold a t2 volume. Got none for scan 1" in " ".join(private.notes)

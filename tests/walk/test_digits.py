@@ -97,7 +97,7 @@ def test_student_was_made_of_public_records_alone(outcome: Outcome) -> None:
     model = estimators.load(outcome.folder.release / "student.skops")
     pool = {row.tobytes() for row in estimators.flat(public.inputs).astype(np.float32)}
     hidden = {row.tobytes() for row in estimators.flat(private.inputs).astype(np.float32)}
-    learned = {row.tobytes() for row in model.support_vectors_.astype(np.float32)}
+    learned = {row.tobytes() for row in model.model.support_vectors_.astype(np.float32)}
     assert learned <= pool
     assert not learned & (hidden - pool)
 

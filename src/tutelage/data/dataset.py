@@ -12,6 +12,8 @@ from typing import Any, Literal, NoReturn, final
 import numpy as np
 
 from tutelage.data import cleaning
+from tutelage.data.accepted import Accepted
+from tutelage.data.labels import whole
 from tutelage.data.mapped import forget
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.privacy.units import Roster, Shards, Unit, spelled
@@ -46,6 +48,7 @@ class Private:
                 "`inputs`, `targets` and `units` must have one entry per record. "
                 f"Got {len(self.inputs)}, {len(self.targets)} and {len(self.units)} instead."
             )
+        object.__setattr__(self, "targets", whole(self.targets))
         Unit(self.unit)  # refuses what a budget could not be about
         ids = spelled(self.units)
         found = Counter(self.notes)
@@ -129,12 +132,15 @@ class Public:
     targets: np.ndarray | None = None
     source: str = "memory"
     sha256: str = field(default="", compare=False)
+    accepted: Accepted | None = field(default=None, compare=False)  # where a model is to take other inputs than these
 
     def __post_init__(self) -> None:
         if self.targets is not None and len(self.inputs) != len(self.targets):
             raise DataError(
                 f"`targets` must have one entry per record. Got {len(self.targets)} for {len(self.inputs)} records instead."
             )
+        if self.targets is not None:
+            object.__setattr__(self, "targets", whole(self.targets))
         if not self.sha256:
             object.__setattr__(self, "sha256", _hashed(np.asarray(self.inputs)))
 
@@ -152,13 +158,19 @@ class Public:
 
     def unlabelled(self) -> Public:
         """Drop the targets: what a student is given."""
-        return Public(self.inputs, None, self.source, self.sha256)
+        return Public(self.inputs, None, self.source, self.sha256, self.accepted)
+
+    def takes(self) -> Accepted:
+        """Say which inputs a model takes that learned from these."""
+        return self.accepted or Accepted.of(self.inputs)
 
     def __len__(self) -> int:
         return len(self.inputs)
 
     def __getitem__(self, index: Any) -> Public:
-        return Public(self.inputs[index], None if self.targets is None else self.targets[index], self.source)
+        return Public(
+            self.inputs[index], None if self.targets is None else self.targets[index], self.source, accepted=self.accepted
+        )
 
     def __repr__(self) -> str:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"

@@ -12,7 +12,7 @@ from typing import final
 
 import numpy as np
 
-from tutelage.data import catalogue
+from tutelage.data import catalogue, overlap
 from tutelage.data.adult import read_adult
 from tutelage.data.cifar import read_cifar
 from tutelage.data.dataset import Private, Public, UnitName
@@ -25,6 +25,8 @@ from tutelage.data.sources import Located, Source, locate
 from tutelage.data.svhn import read_svhn
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.units import Roster
+
+_Rows = tuple[np.ndarray, np.ndarray, np.ndarray]  # of private, public and test
 
 
 @final
@@ -196,6 +198,7 @@ def load(
         head, tail = cut(parts.test, preset.splits[split])
         public, test = parts.test[head], parts.test[tail]
         rows = (train_rows, test_rows[head], test_rows[tail])
+    public, test, rows = _apart(parts.train, public, test, rows)
     for part in (public, test):
         check_classes(preset.source.name, part.targets, preset.classes)
     train, source = parts.train, f"{name}/{split}"
@@ -210,6 +213,18 @@ def load(
         split=split,
         hashes=MappingProxyType({**found.hashes, "split": _digest(name, split, rows)}),
     )
+
+
+def _apart(train: Records, public: Records, test: Records, rows: _Rows) -> tuple[Records, Records, _Rows]:
+    """Leave out public copies of private records: some published sets overlap by themselves, and that is public."""
+    private, *places = rows
+    parts, left = [], []
+    for part, place in zip((public, test), places, strict=True):
+        kept = np.setdiff1d(np.arange(len(part)), overlap.copies(part.inputs, train.inputs))
+        whole = len(kept) == len(part)  # as it is, nothing is copied
+        parts.append(part if whole else part[kept])
+        left.append(place if whole else place[kept])
+    return parts[0], parts[1], (private, left[0], left[1])
 
 
 def cut(test: Records, pool: int) -> tuple[slice, slice | np.ndarray]:

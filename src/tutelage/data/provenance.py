@@ -41,8 +41,9 @@ class Provenance:
         return {"set": self.name, "split": self.split, "published": self.published, "hashes": hashes}
 
     def inside(self, private: Private) -> dict[str, Any]:
-        """Give what stays under `private/`: the hashes of all files and of the private records."""
-        return {**self.told(), "files": dict(self.hashes), "private": fingerprint(private)}
+        """Give what stays under `private/`: hashes of files and private records, how many these are, and notes on them."""
+        count = {"records": len(private), "units": len(np.unique(private.units)), "notes": dict(private.notes)}
+        return {**self.told(), "files": dict(self.hashes), "private": fingerprint(private), **count}
 
     def __repr__(self) -> str:
         return f"Provenance({self.name!r}, split={self.split!r})"

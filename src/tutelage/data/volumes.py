@@ -22,6 +22,7 @@ folder (of the third image, where there are no masks), in the order of `LC_ALL=C
 from __future__ import annotations
 
 import csv
+import gzip
 import importlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +35,7 @@ import numpy.typing as npt
 
 from tutelage.data import tree
 from tutelage.data.dataset import Private, Public
+from tutelage.data.voxels import IMAGE, MASK, clean_image, clean_mask
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.privacy.units import Roster
 
@@ -75,6 +77,8 @@ class Volumes:
     size: tuple[int, int, int]
     labels: tuple[int, ...] = ()
     source: str = "memory"  # a folder's own name: a codec tells it in a release, where the way to it has no place
+    faults: tuple[str, ...] = ()  # of the folder as a whole, as messages: what is missing there
+    notes: tuple[str, ...] = ()  # the same, of the folder that these were drawn from
 
     @classmethod
     def decathlon(
@@ -95,20 +99,23 @@ class Volumes:
         if unlabelled and images and not (root / "labelsTr").exists():
             patients = _patients(root, images, guess=guess)
             bare = tuple(
-                Scan((images[name],), None, patients[name], number) for number, name in enumerate(sorted(images), start=1)
+                Scan((images[name],), None, patients[name], number)
+                for number, name in enumerate(sorted(images), start=1)
+                if name in patients
             )
-            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name)
-        if not images or set(images) != set(masks):
+            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, _listed(root, list(images)))
+        if not set(images) & set(masks):
             raise DataError(
                 "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
                 f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
-                + _alone(images, masks)
                 + _elsewhere(root)
             )
-        patients = _patients(root, images, guess=guess)
+        paired = [name for name in masks if name in images]
+        patients = _patients(root, paired, guess=guess)
         numbers = {name: number for number, name in enumerate(masks, start=1)}
-        scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(images))
-        return cls(scans, _valid_size(size), tuple(labels), root.resolve().name)
+        scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(patients))
+        faults = _alone(images, masks) + _listed(root, list(masks))
+        return cls(scans, _valid_size(size), tuple(labels), root.resolve().name, faults)
 
     @classmethod
     def brats(
@@ -130,14 +137,21 @@ class Volumes:
         source, masks = root.resolve().name, _ending(root, "seg")
         found = _ending(root, modalities[0]) if unlabelled and not masks else masks
         numbers = {path: number for number, path in enumerate(sorted(found, key=str), start=1)}
-        patients, scans = _patients(root, (found[path] for path in numbers)), []
+        names = [found[path] for path in numbers]
+        patients, scans, faults = _patients(root, names), [], list(_listed(root, names))
         for path, name in found.items():
+            if name not in patients:
+                continue
             which = _told(numbers[path], source)
-            files = [_present(path.parent / f"{name}_{modality}", which) for modality in modalities]
+            try:
+                files = [_present(path.parent, f"{name}_{modality}", which) for modality in modalities]
+            except DataError as error:
+                faults.append(str(error))
+                continue
             scans.append(Scan(tuple(files), path if path in masks else None, patients[name], numbers[path]))
-        if not scans:
+        if not found:
             raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
-        return cls(tuple(scans), _valid_size(size), tuple(labels), source)
+        return cls(tuple(scans), _valid_size(size), tuple(labels), source, tuple(faults))
 
     def __len__(self) -> int:
         return len(self.scans)
@@ -145,7 +159,8 @@ class Volumes:
     def __getitem__(self, index: Any) -> Volumes:
         """Choose scans by a slice or by numbers; nothing is read."""
         chosen = np.arange(len(self))[index]
-        return Volumes(tuple(self.scans[i] for i in np.atleast_1d(chosen)), self.size, self.labels, self.source)
+        scans = tuple(self.scans[i] for i in np.atleast_1d(chosen))
+        return Volumes(scans, self.size, self.labels, self.source, notes=(*self.notes, *self.faults))
 
     def __repr__(self) -> str:
         patients = len({scan.patient for scan in self.scans})
@@ -161,41 +176,86 @@ class Volumes:
         """Tell whether every scan has a mask."""
         return all(scan.mask is not None for scan in self.scans)
 
-    def read(self) -> Iterator[tuple[Array, Array | None]]:
-        """Read scans one by one: (channels, *size) float32 and (*size) uint8. What `size` cuts off a mask is gone from it."""
-        for scan in self.scans:
-            which, channels, loaded = _told(scan.number, self.source), [], []
-            for path in scan.images:
-                loaded.append(_load(path, f"an image of {which}"))
-                channels += _channels(loaded[-1][0], which)
-            mask, place = (channels[0], loaded[0][1]) if scan.mask is None else _load(scan.mask, f"the mask of {which}")
-            if not all(np.allclose(where, place, atol=1e-3) for _, where in loaded):  # headers keep single precision
-                raise DataError(f"Every image must lie where its mask does. Got another place for {which} instead.")
-            if any(channel.shape != mask.shape for channel in channels):
-                raise DataError(f"Every image must have its mask's shape. Got another for {which} instead.")
-            image = np.stack([fitted(normalised(channel), self.size) for channel in channels])
-            if scan.mask is None:
-                yield image, None
-                continue
-            held = np.isin(np.rint(mask), self.labels) if self.labels else np.rint(mask) > 0
-            yield image, fitted(held.astype(np.uint8), self.size)
+    def intact(self) -> Volumes:
+        """Refuse a folder in which something is missing: what a public folder must not be."""
+        if self.faults:
+            raise DataError(self.faults[0])
+        return self
 
-    def private(self, *, into: Path | str | None = None, roster: Roster | None = None) -> Private:
+    def read(self) -> Iterator[tuple[Array, Array | None]]:
+        """Read scans one by one: (channels, *size) float32 and (*size) uint8. What `size` cuts off a mask is gone from it.
+
+        What is damaged is refused here, and so are numbers that an image or a mask must not hold.
+        """
+        for scan in self.scans:
+            image, mask, odd = self._scan(scan)
+            if odd:
+                what, which = odd[0].partition(" (")[0], _told(scan.number, self.source)
+                raise DataError(f"Every public scan must be clean. Got {what} in {which} instead.")
+            yield image, mask
+
+    def _scan(self, scan: Scan) -> tuple[Array, Array | None, list[str]]:
+        """Read one scan, cleaned by the rules of `voxels`, and say which of them were needed."""
+        which, channels, loaded = _told(scan.number, self.source), [], []
+        for path in scan.images:
+            loaded.append(_load(path, f"an image of {which}"))
+            channels += _channels(loaded[-1][0], which)
+        mask, place = (channels[0], loaded[0][1]) if scan.mask is None else _load(scan.mask, f"the mask of {which}")
+        if not all(np.allclose(where, place, atol=1e-3) for _, where in loaded):  # headers keep single precision
+            raise DataError(f"Every image must lie where its mask does. Got another place for {which} instead.")
+        if any(channel.shape != mask.shape for channel in channels):
+            raise DataError(f"Every image must have its mask's shape. Got another for {which} instead.")
+        cleaned = [clean_image(channel) for channel in channels]
+        image = np.stack([fitted(normalised(channel), self.size) for channel, _ in cleaned])
+        odd = [IMAGE] if any(some for _, some in cleaned) else []
+        if scan.mask is None:
+            return image, None, odd
+        held, some = clean_mask(mask, self.labels)
+        return image, fitted(held, self.size), [*odd, *[MASK] * some]
+
+    def private(self, *, into: Path | str | None = None, channels: int | None = None, roster: Roster | None = None) -> Private:
         """Read the scans as private data; patients are the units, and a `roster` lists those who may take part.
 
         Files go to a folder under `private/`, for its owner alone.
+
+        No scan decides whether there is any data: one that cannot be read, or that has other than `channels` channels (as many as
+        it has files, by default), is left out, and what it must not hold is cleaned (voxels.py). `notes` of what comes back say
+        how often, by the scans' numbers; they belong under `private/`.
         """
         if into is not None and "private" not in Path(into).resolve().parts:
             raise Unsealed("`into` must lie in a folder named 'private'. Got one outside instead.")
         if not self.labelled:
             raise DataError("`scans` must have masks: teachers learn from them. Got some without instead.")
-        inputs, targets = self._arrays(into, mode=0o600)
-        assert targets is not None
-        return Private(inputs, targets, self.patients, "patient", self.source, roster)
+        if not self.scans:
+            raise DataError("`scans` must hold at least one volume. Got none instead.")
+        _nibabel()
+        wide, make = channels or len(self.scans[0].images), _files(into, 0o600)
+        inputs = make("inputs", (len(self), wide, *self.size), np.float32)
+        targets = make("targets", (len(self), *self.size), np.uint8)
+        kept: list[int] = []
+        found: dict[str, list[int]] = {}
+        for place, scan in enumerate(self.scans):
+            try:
+                image, mask, odd = self._scan(scan)
+                if len(image) != wide:
+                    raise DataError(f"Every volume must have {wide} channels. Got others instead.")
+            except DataError as error:
+                found.setdefault(f"left out: {_rule(str(error))}", []).append(scan.number)
+                continue
+            for rule in odd:
+                found.setdefault(rule, []).append(scan.number)
+            inputs[len(kept)], targets[len(kept)] = image, mask
+            kept.append(place)
+        if not kept:
+            raise DataError("`scans` must hold at least one volume that can be read. Got none instead.")
+        notes = {f"{rule}: scans {', '.join(map(str, numbers))}": len(numbers) for rule, numbers in found.items()}
+        notes |= {f"left out: {fault}": 1 for fault in (*self.notes, *self.faults)}
+        units = self.patients[kept]
+        return Private(inputs[: len(kept)], targets[: len(kept)], units, "patient", self.source, roster, notes=notes)
 
     def public(self, *, into: Path | str | None = None) -> Public:
-        """Read the scans as public data; without masks where there are none."""
-        inputs, targets = self._arrays(into, mode=0o666)
+        """Read the scans as public data; without masks where there are none. Anything odd is refused."""
+        inputs, targets = self.intact()._arrays(into, mode=0o666)
         return Public(inputs, targets, self.source)
 
     def _arrays(self, into: Path | str | None, *, mode: int) -> tuple[Array, Array | None]:
@@ -219,7 +279,7 @@ class Volumes:
 
 def normalised(volume: Array) -> Array:
     """Give a volume's voxels that are not 0 mean 0 and deviation 1, without its brightest and darkest 0.5 %; 0 stays 0."""
-    values = np.nan_to_num(np.asarray(volume, dtype=np.float32), nan=0.0, posinf=0.0, neginf=0.0)
+    values, _ = clean_image(np.asarray(volume, dtype=np.float32))
     inside = values != 0
     if not inside.any():
         return values
@@ -249,26 +309,47 @@ def _channels(volume: Array, which: str) -> list[Array]:
     return [volume] if volume.ndim == 3 else [volume[..., channel] for channel in range(volume.shape[3])]
 
 
-def _load(path: Path, what: str) -> tuple[Array, Array]:
-    """Read a volume, its axes turned to right, front and up, and where it lies: (4, 4)."""
+def _nibabel() -> Any:
     try:
-        nibabel: Any = importlib.import_module("nibabel")
+        return importlib.import_module("nibabel")
     except ImportError:
         raise DataError(
             "`nibabel` must be installed to read NIfTI files (pip install 'tutelage[images]'). Got no such package instead."
         ) from None
+
+
+def _load(path: Path, what: str) -> tuple[Array, Array]:
+    """Read a volume, its axes turned to right, front and up, and where it lies: (4, 4)."""
+    nibabel = _nibabel()
     try:
-        image = nibabel.as_closest_canonical(nibabel.load(path))
-        return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
+        image = nibabel.as_closest_canonical(_opened(nibabel, path))
+        with np.errstate(over="ignore", invalid="ignore"):  # what single precision cannot hold is no finite number then
+            return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
     except Exception as error:  # nibabel, gzip and the file system each raise their own, most of which name the file
         raise DataError(f"Every file must be NIfTI. Got {type(error).__name__} for {what} instead.") from None
 
 
+def _opened(nibabel: Any, path: Path) -> Any:
+    if path.name.endswith(_NIFTI):
+        return nibabel.load(path)
+    with (gzip.open if path.name.lower().endswith(".gz") else open)(path, "rb") as file:  # nibabel goes by the case of an ending
+        return nibabel.Nifti1Image.from_bytes(file.read())
+
+
+def _rule(message: str) -> str:
+    """Leave the number of a scan out of a message: notes count the scans that it is about."""
+    return message.partition(". Got ")[0]
+
+
+def _stem(name: str, mark: str = "") -> str | None:
+    """Give the name of a NIfTI file without its ending, in whichever case that is written; None for other files."""
+    ending = next((mark + ending for ending in _NIFTI if name.lower().endswith(mark + ending)), None)
+    return None if ending is None or name.startswith(".") else name[: -len(ending)]
+
+
 def _ending(root: Path, part: str) -> dict[Path, str]:
     """Find the files at any depth that end in _part, and the name that each has before it."""
-    endings = tuple(f"_{part}{ending}" for ending in _NIFTI)
-    found = (path for path in tree.files(root) if path.name.endswith(endings))
-    return {path: path.name.removesuffix(".gz").removesuffix(".nii").removesuffix(f"_{part}") for path in found}
+    return {path: stem for path in tree.files(root) if (stem := _stem(path.name, f"_{part}")) is not None}
 
 
 def _folder(directory: Path | str) -> Path:
@@ -284,14 +365,34 @@ def _told(number: int, source: str) -> str:
     return f"{told} (in alphabetical order, counted from 1)" if number else f"a scan of {source!r} without a number"
 
 
-def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> str:
-    """Number the files that have no partner, where others have one."""
-    if not set(images) & set(masks):
-        return ""
+def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> tuple[str, ...]:
+    """Number the files that have no partner."""
     sides = (("imagesTr", images, masks), ("labelsTr", masks, images))
     lonely = [(side, _numbers(name not in others for name in own)) for side, own, others in sides]
     listed = " and ".join(f"{numbers} of {side}" for side, numbers in lonely if numbers)
-    return f" Without a partner: {listed} (in alphabetical order, counted from 1)."
+    if not listed:
+        return ()
+    return (
+        "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
+        f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead. "
+        f"Without a partner: {listed} (in alphabetical order, counted from 1).",
+    )
+
+
+def _listed(root: Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Count the lines of patients.csv without a scan, and number the scans without a line."""
+    if not listed(root):
+        return ()
+    owners, faults = _list(root), []
+    if extra := sum(name not in names for name in owners):
+        faults.append(f"`{_PATIENTS}` must list scans that are there. Got {extra} lines without a scan instead.")
+    missing = [name not in owners for name in names]  # in the order of their numbers
+    if any(missing):
+        faults.append(
+            f"`{_PATIENTS}` must give every scan once, as name,patient. Got {sum(missing)} scans that it does not name, numbers "
+            f"{_numbers(missing)} of the sorted folder, instead."
+        )
+    return tuple(faults)
 
 
 def _numbers(chosen: Iterable[bool]) -> str:
@@ -317,9 +418,8 @@ def _named(folder: Path) -> dict[str, Path]:
     """Find NIfTI files by their names without endings; files that macOS leaves behind are none."""
     found = {}
     for path in sorted(folder.glob("*")) if folder.is_dir() else []:
-        ending = next((ending for ending in _NIFTI if path.name.endswith(ending)), None)
-        if ending and not path.name.startswith("."):
-            found[path.name.removesuffix(ending)] = path
+        if (stem := _stem(path.name)) is not None:
+            found.setdefault(stem, path)
     return found
 
 
@@ -329,23 +429,25 @@ def listed(root: Path | str) -> bool:
 
 
 def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[str, str]:
-    """Tell whose scan each one is: by the folder's own list, else by its name, read as those of the public sets."""
-    path = root / _PATIENTS
+    """Tell whose scan each one is: by the folder's own list, if it is on that, or by its name, as public sets have them."""
     if not listed(root):
         return {name: _whose(name) if guess else name for name in names}
+    owners = _list(root)
+    return {name: owners[name] for name in names if name in owners}
+
+
+def _list(root: Path) -> dict[str, str]:
+    """Read the folder's own list: whose each scan is."""
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets put a mark before the first name
+        with (root / _PATIENTS).open(encoding="utf-8-sig", newline="") as file:  # spreadsheets put a mark before the first name
             rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:  # some quote what they could not read
         raise DataError(f"`{_PATIENTS}` must be a readable UTF-8 table. Got {type(error).__name__} instead.") from None
     rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
-    told = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
-    missing = [name not in told for name in names]  # in the order of their numbers
-    if len(told) < len(rows) or any(missing):
-        lacking = f"{sum(missing)} scans that it does not name, numbers {_numbers(missing)} of the sorted folder,"
-        wrong = lacking if len(told) == len(rows) else "other or repeated lines"
-        raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got {wrong} instead.")
-    return told
+    owners = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
+    if len(owners) < len(rows):
+        raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got other or repeated lines instead.")
+    return owners
 
 
 def _whose(name: str) -> str:
@@ -356,12 +458,11 @@ def _whose(name: str) -> str:
     return f"hippocampus patient {(int(side[1]) + 1) // 2}" if side else name
 
 
-def _present(stem: Path, which: str) -> Path:
-    for ending in _NIFTI:
-        path = stem.with_name(stem.name + ending)
-        if path.is_file():
-            return path
-    modality = stem.name.rpartition("_")[2]
+def _present(folder: Path, stem: str, which: str) -> Path:
+    path = {name.lower(): found for name, found in _named(folder).items()}.get(stem.lower())
+    if path is not None and path.is_file():
+        return path
+    modality = stem.rpartition("_")[2]
     raise DataError(f"Every BraTS folder must hold a {modality} volume. Got none for {which} instead.")
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from tutelage.data.accepted import Accepted
 from tutelage.data.dataset import Public
 from tutelage.data.mapped import forget
 from tutelage.metrics import best_threshold
@@ -40,11 +41,13 @@ class MaskModel:
         window: tuple[int, ...] | None = None,
         device: str = "auto",
         began: MaskModel | None = None,
+        accepted: Accepted | None = None,
     ) -> None:
         if not 0 < threshold < 1:
             raise RecipeError(f"`threshold` must lie in (0, 1). Got {threshold!r} instead.")
         self.factory, self.threshold, self.device, self.began = factory, float(threshold), device, began
         self.window = None if window is None else tuple(window)
+        self.accepted = accepted  # None: whatever the network takes
         self.state = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
 
     @property
@@ -54,7 +57,7 @@ class MaskModel:
 
     def probabilities(self, inputs: Any) -> np.ndarray:
         """Give every pixel's share: (records, *space) float32. An input's do not depend on its company."""
-        place, queries = pick_device(self.device), np.asarray(inputs)
+        place, queries = pick_device(self.device), self._accept(np.asarray(inputs))
         space = arranged(queries).shape[2:]
         network = self.factory().eval()
         network.load_state_dict(self.state)
@@ -67,6 +70,9 @@ class MaskModel:
                 shares[part] = self._judged(network, as_float(as_inputs(queries[part]).to(place))).cpu().numpy()
                 forget(queries)
         return shares
+
+    def _accept(self, inputs: np.ndarray) -> np.ndarray:
+        return inputs if self.accepted is None else self.accepted(inputs, any_size=self.window is not None)
 
     def _judged(self, network: nn.Module, block: Tensor) -> Tensor:
         space = tuple(block.shape[2:])
@@ -90,11 +96,13 @@ class MaskModel:
         return (self.probabilities(inputs) > self.threshold).astype(np.uint8)
 
     def save(self, path: str | Path) -> Path:
-        """Write weights, architecture, threshold and window to one safetensors file."""
+        """Write weights, architecture, threshold, window and what it takes to one safetensors file."""
         target = Path(path).with_suffix(".safetensors")
         told = {"kind": KIND, "network": describe(self.factory), "threshold": repr(self.threshold)}
         if self.window is not None:
             told["window"] = ",".join(map(str, self.window))
+        if self.accepted is not None:
+            told["accepted"] = self.accepted.plain()
         write_tensors(target, self.state, told, private=False)
         return target
 
@@ -107,7 +115,9 @@ class MaskModel:
             window = tuple(int(size) for size in told["window"].split(",")) if "window" in told else None
         except (KeyError, ValueError):
             raise DataError("`path` must name a model of masks as this package writes them. Got another file instead.") from None
-        return cls(factory or restore(told["network"]), state, threshold=threshold, window=window, device=device)
+        accepted = Accepted.read(told["accepted"]) if "accepted" in told else None
+        given: dict[str, Any] = {"threshold": threshold, "window": window, "accepted": accepted}
+        return cls(factory or restore(told["network"]), state, device=device, **given)
 
     def __repr__(self) -> str:
         return f"MaskModel({describe(self.factory)})"

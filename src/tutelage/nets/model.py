@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tutelage.data.accepted import Accepted
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, describe, restore
@@ -34,15 +35,18 @@ class Model:
         device: str = "auto",
         views: int = 1,
         distortion: Augmentation | None = None,
+        accepted: Accepted | None = None,
     ) -> None:
         if not (isinstance(views, int) and views >= 1 and (views == 1 or distortion is not None)):
             raise RecipeError(f"`views` must be a whole number ≥ 1, and above 1 come with a distortion. Got {views!r} instead.")
         self.factory, self.device, self.views, self.distortion = factory, device, views, distortion
+        self.accepted = accepted  # None: whatever the network takes
         self.state = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
 
     def probabilities(self, inputs: Any) -> np.ndarray:
         """Give class probabilities: (records, classes) float32. An input's do not depend on its company."""
-        place, queries = pick_device(self.device), as_inputs(inputs)
+        given = inputs if self.accepted is None else self.accepted(inputs)
+        place, queries = pick_device(self.device), as_inputs(given)
         network = self.factory().eval()
         network.load_state_dict(self.state)
         network.to(place)
@@ -65,11 +69,13 @@ class Model:
         return self.probabilities(inputs).argmax(axis=1)
 
     def save(self, path: str | Path) -> Path:
-        """Write weights, architecture and views to one safetensors file."""
+        """Write weights, architecture, views and what it takes to one safetensors file."""
         target = Path(path).with_suffix(".safetensors")
         told = {"kind": KIND, "network": describe(self.factory), "views": str(self.views)}
         if self.distortion is not None:
             told["distortion"] = json.dumps(asdict(self.distortion), sort_keys=True)
+        if self.accepted is not None:
+            told["accepted"] = self.accepted.plain()
         write_tensors(target, self.state, told, private=False)
         return target
 
@@ -79,7 +85,9 @@ class Model:
         state, told = read_tensors(path, kind=KIND)
         distortion = Augmentation(**json.loads(told["distortion"])) if "distortion" in told else None
         views = int(told.get("views", 1))
-        return cls(factory or restore(told["network"]), state, device=device, views=views, distortion=distortion)
+        accepted = Accepted.read(told["accepted"]) if "accepted" in told else None
+        given: dict[str, Any] = {"views": views, "distortion": distortion, "accepted": accepted}
+        return cls(factory or restore(told["network"]), state, device=device, **given)
 
     def __repr__(self) -> str:
         return f"Model({describe(self.factory)})"

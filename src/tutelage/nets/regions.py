@@ -11,6 +11,7 @@ from typing import Any, final
 import numpy as np
 import torch
 
+from tutelage.data.accepted import Accepted
 from tutelage.nets.crops import SIDE, Crops, Cut
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, describe, restore
@@ -38,11 +39,13 @@ class RegionModel:
         side: int = SIDE,
         threshold: float | None = None,
         device: str = "auto",
+        accepted: Accepted | None = None,
     ) -> None:
         self.threshold = cut.share if threshold is None else float(threshold)
         if not 0 < self.threshold < 1:
             raise RecipeError(f"`threshold` must lie in (0, 1). Got {threshold!r} instead.")
         self.cut, self.factory, self.side, self.device = cut, factory, side, device
+        self.accepted = accepted  # None: whatever can be cut
         self.state = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}  # each (members, ...)
         if len({len(tensor) for tensor in self.state.values()}) != 1:
             raise DataError("`state` must hold stacked tensors of equally many networks. Got others instead.")
@@ -71,7 +74,7 @@ class RegionModel:
 
     def predict(self, inputs: Any) -> np.ndarray:
         """Give masks: (records, *space) uint8."""
-        given = np.asarray(inputs)
+        given = np.asarray(inputs) if self.accepted is None else self.accepted(inputs)
         seen = self.cut.seeing(given)
         return np.asarray(
             seen.decode(self.choose(Crops.of(seen.labels, self.cut.regions, side=self.side, device=self.device)), given)
@@ -82,6 +85,8 @@ class RegionModel:
         target = Path(path).with_suffix(".safetensors")
         told = {"kind": KIND, "network": describe(self.factory), "side": str(self.side), "threshold": repr(self.threshold)}
         told["cut"] = json.dumps({"kind": type(self.cut).__name__, **asdict(self.cut)}, sort_keys=True)
+        if self.accepted is not None:
+            told["accepted"] = self.accepted.plain()
         write_tensors(target, self.state, told, private=False)
         return target
 
@@ -105,7 +110,8 @@ class RegionModel:
             raise RecipeError(f"`cut` must be {kind}, which this model was trained with. Got {cut!r} instead.")
         settings["shape"] = tuple(settings["shape"])
         network = factory or restore(told["network"])
-        return cls(cut(**settings), network, state, side=side, threshold=threshold, device=device)
+        accepted = Accepted.read(told["accepted"]) if "accepted" in told else None
+        return cls(cut(**settings), network, state, side=side, threshold=threshold, device=device, accepted=accepted)
 
     def __repr__(self) -> str:
         return f"RegionModel({len(self)} of {describe(self.factory)})"

@@ -7,8 +7,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from tutelage.beforehand import check_place
 from tutelage.codecs.votes import Votes
-from tutelage.data import presets
+from tutelage.data import overlap, presets
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import digits
 from tutelage.data.provenance import Provenance
@@ -46,10 +47,12 @@ def run(
     `public_data` declares that the patients who are drawn from it for the public pool and the test are public.
     """
     learners.require(recipe, device=device, engine=engine)
+    check_place(out, sets.folders(recipe.data, data) if recipe.about_masks else ())
     recipe, folder = rostered(recipe, data), RunFolder(out)
     if resume:
         _check_begun(recipe, folder)
     private, public, test, origin = gathered(recipe, data, progress, public_data=public_data, kept=folder.private / "scans")
+    overlap.refuse(private, public, test)  # before a codec learns from the pool, and before its scans are moved
     number = 0 if recipe.about_masks else classes(recipe)
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
@@ -204,7 +207,7 @@ def gathered(
     recipe = rostered(recipe, given)
     if recipe.about_masks:
         private, public, test = sets.load(
-            recipe.data, directory, seed=recipe.seed, public_data=public_data, kept=kept, roster=recipe.roster
+            recipe.data, directory, seed=recipe.seed, public_data=public_data, kept=kept, roster=recipe.roster, progress=progress
         )
         return private, public, test, Provenance(name, None, benchmark, public, test)
     classes(recipe)  # an unknown split is refused before a file is looked for

@@ -31,6 +31,7 @@ from tutelage.data.volumes import Volumes, listed
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.units import Roster, spelled
 from tutelage.recipes.sections import placed, unknown
+from tutelage.telling import Progress
 
 Three = tuple[Private, Public, Public]
 COUNTS = ("private", "public", "test")  # of people, or of scenes
@@ -177,6 +178,7 @@ def load(
     public_data: bool = False,
     kept: Path | None = None,
     roster: Roster | None = None,
+    progress: Progress | None = None,
 ) -> Three:
     """Draw or read the three parts of a study; volumes larger than memory are mapped from nameless files in the folder `kept`.
 
@@ -204,11 +206,13 @@ def load(
     (private, listed), public, test = _divided(section, known.find, directory, seed, roster)
     tested = _read(test, kept, lambda into: test.public(into=into))
     _check_objects(tested)  # before the many are read
-    return (
-        _read(private, kept, lambda into: private.private(into=into, roster=listed)),
-        _read(public, kept, lambda into: public.public(into=into)),
-        tested,
-    )
+    asked = _read(public, kept, lambda into: public.public(into=into))
+    for name, part in (("public pool", public), ("test part", test)):  # how many are private stays under private/
+        if progress is not None:
+            progress(f"{name}: {len(part)} scans of {len(set(part.patients))} patients", len(part), len(part))
+    wide = tested.inputs.shape[1]
+    own = _read(private, kept, lambda into: private.private(into=into, channels=wide, roster=listed))
+    return own, asked, tested
 
 
 def declared(section: Any, directory: str | Path | None) -> tuple[str, ...]:
@@ -229,6 +233,12 @@ def declared(section: Any, directory: str | Path | None) -> tuple[str, ...]:
     places = " and ".join(repr(other) for other in others)
     said = f"All patients of {places} were declared public by whoever ran this: {covers}, and images of some are shown here."
     return (said, *own)
+
+
+def folders(section: Any, directory: str | Path | None) -> tuple[Path, ...]:
+    """Name the folders that a recipe's scans are read from."""
+    given = (directory or section.directory, *(getattr(section, key) for key in ELSEWHERE))
+    return () if SETS[section.set].find is None else tuple(Path(place) for place in given if place is not None)
 
 
 def shows_truth(section: Any, *, public_data: bool = False) -> bool:
@@ -287,8 +297,8 @@ def _divided(
         public, test = (_chosen(everyone, part, "directory") for part in rest)
         return _listed(everyone, roster, own), public, test
     bare = section.test_directory is not None  # the pool needs no masks; where the test is drawn from it, it does
-    folders = [find(directory), find(section.public_directory, unlabelled=bare)]
-    folders += [find(section.test_directory)] if bare else []
+    folders = [find(directory), find(section.public_directory, unlabelled=bare).intact()]
+    folders += [find(section.test_directory).intact()] if bare else []
     _check_apart(folders)
     own = [] if roster is None else _parts(roster.ids.tolist(), [private], seed, "roster")[0]
     first = (folders[0], None) if roster is None else _listed(folders[0], roster, own)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tutelage.data.accepted import taken
 from tutelage.data.dataset import Public
 from tutelage.nets.compiling import Replayed
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
@@ -94,6 +95,7 @@ class AdversarialStudent(Taught):
         classes = self.classes or int(answers[known].max()) + 1
         factory = self.settings.players.factory(tuple(inputs.shape[1:]), classes)
         self._model = self._train(factory, inputs, torch.from_numpy(answers), torch.from_numpy(known), progress)
+        self._model.accepted = taken(public)
         return self
 
     def _train(self, factory: Factory, inputs: Tensor, labels: Tensor, known: Tensor, progress: Progress | None) -> Model:

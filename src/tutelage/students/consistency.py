@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
 from tutelage.nets.answering import answer
 from tutelage.nets.augmentation import DIGITS, Augmentation
@@ -133,7 +134,7 @@ class ConsistencyStudent(Taught):
         if answers.ndim == 2 and answers.shape[1] != classes:
             raise DataError(f"`labels` must be shares of the network's {classes} classes. Got {answers.shape[1]} instead.")
         factory = self._factory(inputs, classes)
-        self._model = self._train(factory, as_float(inputs), answers, classes, progress)
+        self._model = self._train(factory, as_float(inputs), answers, classes, taken(public), progress)
         return self
 
     def _check_images(self, inputs: Tensor) -> None:
@@ -145,7 +146,9 @@ class ConsistencyStudent(Taught):
     def _factory(self, inputs: Tensor, classes: int) -> Factory:
         return self.network or ConvNet(shape=tuple(inputs.shape[1:]), classes=classes, widths=(32, 64, 128), hidden=128)
 
-    def _train(self, factory: Factory, inputs: Tensor, answers: Tensor, classes: int, progress: Progress | None) -> Model:
+    def _train(
+        self, factory: Factory, inputs: Tensor, answers: Tensor, classes: int, takes: Accepted, progress: Progress | None
+    ) -> Model:
         """Take the steps; the averaged weights are the model."""
         s, place = self.settings, pick_device(self.device)
         if answers.ndim == 1 and bool((answers >= 0).all()) and not s.doubt:
@@ -172,7 +175,8 @@ class ConsistencyStudent(Taught):
                 follow(averaged, network, min(s.average, (1 + step) / (10 + step)))
                 if progress and ((step + 1) % 20 == 0 or step + 1 == s.steps):
                     progress(step + 1, s.steps)
-        return Model(factory, averaged.state_dict(), device=self.device, views=s.judged, distortion=s.weak)
+        given: dict[str, Any] = {"views": s.judged, "distortion": s.weak, "accepted": takes}
+        return Model(factory, averaged.state_dict(), device=self.device, **given)
 
 
 @final

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from tutelage.answers import Answers
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
 from tutelage.nets.inputs import arranged, as_float, as_inputs, pick_device
 from tutelage.nets.masks import MaskModel
@@ -89,6 +90,7 @@ class LatentStudent:
     ) -> None:
         self.network, self.settings, self.threshold, self.window = network, settings or Latent(), threshold, window
         self.device, self.seed = device, seed
+        self._takes: Accepted | None = None
         if network is not None and self.settings.free != "all":
             with torch.random.fork_rng(devices=[]):
                 free_parameters(network(), "head")
@@ -105,7 +107,7 @@ class LatentStudent:
     def fit_all(self, public: Public, sets: Sequence[Answers], *, progress: Progress | None = None) -> list[MaskModel]:
         """Learn from several releases about the same questions, a student each."""
         how, place = self.settings, pick_device(self.device)
-        factory = self._factory(public)
+        factory, self._takes = self._factory(public), taken(public)
         if not all(answers.noisy for answers in sets):
             look, shapes = self._look(factory, public.inputs, sets[0].chosen), [answers.mean for answers in sets]
             given: dict[str, Any] = {"look": look, "training": how.begin, "seed": self.seed}
@@ -155,7 +157,7 @@ class LatentStudent:
 
     def _model(self, factory: Factory, state: State, began: MaskModel | None = None) -> MaskModel:
         given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
-        return MaskModel(factory, state, **given, began=began)
+        return MaskModel(factory, state, **given, began=began, accepted=self._takes)
 
     def _moved(
         self, factory: Factory, state: State, images: Tensor, answers: Answers, found: Measured, shape: npt.NDArray[Any]

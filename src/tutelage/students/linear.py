@@ -9,6 +9,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
 from tutelage.features.correction import Descent, correction, shares
 from tutelage.features.sight import Sight, blocks
@@ -22,21 +23,23 @@ KIND = "tutelage.linear/1"
 class LinearModel:
     """Hold public features and the weights that were learned on them."""
 
-    def __init__(self, sight: Sight, weights: Array) -> None:
-        self.sight, self.weights = sight, weights
+    def __init__(self, sight: Sight, weights: Array, accepted: Accepted | None = None) -> None:
+        self.sight, self.weights, self.accepted = sight, weights, accepted  # without: whatever can be seen
 
     def probabilities(self, inputs: Array) -> Array:
         """Give class probabilities (records, classes)."""
-        return shares(self.sight(inputs), self.weights)
+        return shares(self.sight(inputs if self.accepted is None else self.accepted(inputs)), self.weights)
 
     def predict(self, inputs: Array) -> Array:
         """Give labels (records,)."""
         return self.probabilities(inputs).argmax(axis=1)
 
     def save(self, path: str | Path) -> Path:
-        """Write weights and features to one .npz file of plain arrays."""
+        """Write weights, features and what it takes to one .npz file of plain arrays."""
         target = Path(path).with_suffix(".npz")
         told: dict[str, Any] = {"format": np.asarray(KIND), "weights": self.weights, **self.sight.arrays()}
+        if self.accepted is not None:
+            told["accepted"] = np.asarray(self.accepted.plain())
         np.savez_compressed(target, **told)
         return target
 
@@ -48,7 +51,8 @@ class LinearModel:
         if str(arrays.pop("format", "")) != KIND:
             raise DataError(f"`path` must name a file of kind {KIND!r}. Got {Path(path).name!r} instead.")
         weights = arrays.pop("weights")
-        return cls(Sight.of(arrays, device=device), weights)
+        accepted = Accepted.read(str(arrays.pop("accepted"))) if "accepted" in arrays else None
+        return cls(Sight.of(arrays, device=device), weights, accepted)
 
 
 @final
@@ -61,7 +65,7 @@ class LinearStudent:
     def fit(self, public: Public, answers: Array) -> LinearModel:
         """Learn from weights (width, classes), or from labels (records,)."""
         if np.shape(answers) == (self.sight.width, self.classes):
-            return LinearModel(self.sight, np.asarray(answers))
+            return LinearModel(self.sight, np.asarray(answers), taken(public))
         return self.fit_all(public, answers, clips=(None,))[0]
 
     def fit_all(
@@ -91,7 +95,7 @@ class LinearStudent:
                 descent.follow(self.rate * (seen.T @ (missing * cut) / len(seen)))
                 done += 1
                 tell(done, looks + work)
-            models.append(LinearModel(self.sight, descent.weights))
+            models.append(LinearModel(self.sight, descent.weights, taken(public)))
         return models
 
 

@@ -8,6 +8,7 @@ from typing import Any, final
 import torch
 
 from tutelage.answers import Answers
+from tutelage.data.accepted import taken
 from tutelage.data.dataset import Public
 from tutelage.nets.inputs import arranged, pick_device
 from tutelage.nets.masks import MaskModel, looked_at
@@ -56,7 +57,9 @@ class MaskStudent:
         """Learn from several sets of answers about the same questions, a student each."""
         images, masks = lessons(public, sets, pick_device(self.device), self.window)
         factory = self.network or UNet(shape=tuple(images.shape[1:]))
-        given: dict[str, Any] = {"threshold": starting(self.threshold), "window": self.window, "device": self.device}
+        given: dict[str, Any] = {
+            "threshold": starting(self.threshold), "window": self.window, "device": self.device, "accepted": taken(public)
+        }  # fmt: skip
         look = Look(lambda state: MaskModel(factory, state, **given), public.inputs, sets[0].chosen)
         shapes, how = [answers.mean for answers in sets], {"training": self.training, "seed": self.seed}
         states = train_anew(factory, images, masks, shapes, look=look, **how, progress=progress)

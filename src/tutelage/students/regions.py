@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tutelage.answers import Answers
+from tutelage.data.accepted import taken
 from tutelage.data.dataset import Public
 from tutelage.nets.answering import answer
 from tutelage.nets.crops import CHANNELS, SIDE, SILHOUETTES, Crops, Cut, crops_of
@@ -65,7 +66,10 @@ class RegionStudent:
         asked = np.unique(np.concatenate([answers.chosen for answers in sets]))
         said = [(np.searchsorted(asked, answers.chosen), np.asarray(answers.values)) for answers in sets]
         crops, named = crops_of(self.cut, np.asarray(public.inputs)[asked], said, side=self.side, device=self.device)
-        return self.learn(crops, [(rows, names) for (rows, _), names in zip(said, named, strict=True)], progress=progress)
+        models = self.learn(crops, [(rows, names) for (rows, _), names in zip(said, named, strict=True)], progress=progress)
+        for model in models:
+            model.accepted = taken(public)
+        return models
 
     def learn(self, crops: Crops, lessons: Sequence[tuple[Any, Any]], *, progress: Progress | None = None) -> list[RegionModel]:
         """Learn from images that were cut before: (images, the region that each of them was said to be) for every student."""

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
 from tutelage.estimators import Progress, flat
 from tutelage.students.shares import refuse_shares
@@ -29,6 +30,7 @@ class SpreadingStudent:
         self.kind, self.neighbours, self.clamping, self.seed = kind, neighbours, clamping, seed
         self._student = SupervisedStudent(kind, seed=seed)
         self._graph: Any = None
+        self._takes: Accepted | None = None
 
     def fit(self, public: Public, labels: Array, *, progress: Progress | None = None) -> SpreadingStudent:
         """Learn from labels (records,), -1 where nothing was answered."""
@@ -47,7 +49,7 @@ class SpreadingStudent:
             graph.fit(flat(public.inputs), labels)
         heard = graph.label_distributions_.sum(axis=1) > 0
         self._student.fit(public, np.where(heard, graph.transduction_, -1), progress=progress)
-        self._graph = graph
+        self._graph, self._takes = graph, taken(public)
         return self
 
     def predict(self, inputs: Array) -> Array:
@@ -58,7 +60,8 @@ class SpreadingStudent:
         """Give class shares (records, largest label + 1): what the nearest records of the pool came to be called."""
         if self._graph is None:
             return self._student.probabilities(inputs)
-        labels = self._graph.classes_
+        assert self._takes is not None
+        inputs, labels = self._takes(inputs), self._graph.classes_
         shares = np.zeros((len(inputs), int(labels.max()) + 1))
         with np.errstate(invalid="ignore", divide="ignore"):
             shares[:, labels] = self._graph.predict_proba(flat(inputs))

@@ -8,8 +8,10 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.data.accepted import Accepted, taken
 from tutelage.data.dataset import Public
-from tutelage.estimators import Progress, Regressed, estimator, flat, grow, store
+from tutelage.estimators import Fitted, Progress, Regressed, estimator, flat, grow, store
+from tutelage.privacy.errors import DataError
 from tutelage.students.shares import are_shares, centred
 
 Array = npt.NDArray[Any]
@@ -21,9 +23,11 @@ class SupervisedStudent:
 
     def __init__(self, kind: str = "forest", *, seed: int = 0) -> None:
         self.kind, self.seed, self._model = kind, seed, estimator(kind, seed=seed)
+        self._takes: Accepted | None = None
 
     def fit(self, public: Public, labels: Array, *, progress: Progress | None = None) -> SupervisedStudent:
         """Learn from labels (records,), -1 where nothing was answered, or noisy shares (records, classes), NaN there."""
+        self._takes = taken(public)
         if are_shares(labels):
             return self._fit_shares(public, centred(labels), progress)
         known = labels >= 0
@@ -43,13 +47,16 @@ class SupervisedStudent:
 
     def predict(self, inputs: Array) -> Array:
         """Give labels (records,)."""
-        return np.asarray(self._model.predict(flat(inputs)))
+        return np.asarray(self._model.predict(self._rows(inputs)))
+
+    def _rows(self, inputs: Array) -> Array:
+        return flat(inputs if self._takes is None else self._takes(inputs))
 
     def probabilities(self, inputs: Array) -> Array:
         """Give class shares (records, largest label + 1): the classifier's own, or all on one class where it has none."""
         labels = np.asarray(self._model.classes_, dtype=np.int64)
         if hasattr(self._model, "predict_proba"):
-            own = np.asarray(self._model.predict_proba(flat(inputs)))
+            own = np.asarray(self._model.predict_proba(self._rows(inputs)))
         else:
             own = self.predict(inputs)[:, None] == labels
         shares = np.zeros((len(own), int(labels.max()) + 1))
@@ -57,9 +64,11 @@ class SupervisedStudent:
         return shares
 
     def save(self, path: Path) -> Path:
-        """Store the model without pickle; the ending says how to read it."""
+        """Store the model, with what it takes, without pickle; the ending says how to read it."""
+        if self._takes is None:
+            raise DataError("`student` must be fitted before it is stored. Got none instead.")
         target = path.with_suffix(".skops")
-        store(self._model, target)
+        store(Fitted(self._model, self._takes), target)
         return target
 
 

@@ -118,7 +118,9 @@ class Following:
         say: Progress = silent,
     ) -> None:
         """Score what only the owner of the data may know (names: runs.CORRECTED in order, runs.INHERITED)."""
-        everything, learner = Public(private.inputs, source="private, for the control alone"), student()
+        takes = self.public.takes()  # what private inputs look like decides nothing, not even here
+        everything = Public(private.inputs, source="private, for the control alone", accepted=takes)
+        learner = student()
         models = trained(learner.fit_all, say)(everything, private.targets, clips=(None, self.codec.clip))
         Sealed(np.asarray([_accuracy(model, test) for model in models])).store(folder.corrected)
         if hasattr(learner, "taught"):  # it has an heir

@@ -78,7 +78,8 @@ class Labelling:
         say: Progress = silent,
     ) -> None:
         """Score what only the owner of the data may know, and leave it under `private/` (names: runs.CONTROLS, in order)."""
-        everything = Public(private.inputs, source="private, for the control alone")
+        takes = self.public.takes()  # what private inputs look like decides nothing, not even here
+        everything = Public(private.inputs, source="private, for the control alone", accepted=takes)
         unprotected = _accuracy(trained(student().fit, say)(everything, private.targets), test)
 
         def figures(votes: Array) -> Array:

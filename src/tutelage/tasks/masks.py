@@ -156,7 +156,8 @@ class Masking:
     ) -> None:
         """Score the stages that only the owner of the data may see (names: runs.STAGES, in order)."""
         assert test.targets is not None
-        everything = Public(private.inputs, source="private, for the control alone")
+        takes = self.public.takes()  # what private inputs look like decides nothing, not even here
+        everything = Public(private.inputs, source="private, for the control alone", accepted=takes)
         unprotected = trained(student().fit, say)(everything, Answers.exact(private.targets))
         own = np.asarray([_mean([dice(masks, truth) for masks, _, truth in _drawn(unprotected, test, shares=False)])])
         parts = []
