@@ -115,7 +115,9 @@ class NoAnswer:
         raise TypeError("boolean value of NA is ambiguous")
 
 
-@pytest.mark.parametrize("nobody", [None, float("nan"), "", " ", b"", np.datetime64("NaT"), NoAnswer(), "\0", Decimal("sNaN")])
+@pytest.mark.parametrize(
+    "nobody", [None, float("nan"), "", " ", b"", np.datetime64("NaT"), NoAnswer(), "\0", Decimal("sNaN"), "nan", "<NA>"]
+)
 def test_a_record_that_is_nobody_s_is_in_no_shard(nobody: object) -> None:
     units = np.array(["ann", nobody, "ben", nobody], dtype=object)
     for shards in (

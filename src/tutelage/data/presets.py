@@ -198,7 +198,8 @@ def load(
         head, tail = cut(parts.test, preset.splits[split])
         public, test = parts.test[head], parts.test[tail]
         rows = (train_rows, test_rows[head], test_rows[tail])
-    public, test, rows = _apart(parts.train, public, test, rows)
+    if verify:  # of other files no private record may change the pool: what it shares with them is refused by the run
+        public, test, rows = _apart(parts.train, public, test, rows)
     for part in (public, test):
         check_classes(preset.source.name, part.targets, preset.classes)
     train, source = parts.train, f"{name}/{split}"

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from tutelage.privacy.errors import DataError, RecipeError, UnitOverlap
 
 _LONGEST = 200  # characters of an id; a longer one is written as its hash
+_MISSING = frozenset({"nan", "NaN", "None", "NaT", "<NA>"})  # what NumPy and pandas write for an id that is not there
 
 
 class Adjacency(StrEnum):
@@ -86,6 +87,7 @@ def _written(one: object) -> str:
         text = str(int(one))
     else:
         text = unicodedata.normalize("NFC", str(one).replace("\0", " ")).strip()  # NumPy drops a zero at the end
+        text = "" if text in _MISSING else text
     # An array of texts is as wide as its longest: one id of a megabyte would need a megabyte for every record.
     return text if len(text) <= _LONGEST else f"sha256 {hashlib.sha256(_bytes(text)).hexdigest()}"
 
