@@ -17,6 +17,9 @@ def picture(path, value=0, size=(4, 6), mode="RGB"):
     Image.new(mode, (size[1], size[0]), value if mode != "RGB" else (value, 2 * value, 255)).save(path)
 
 
+DECLARED = {"classes": ("benign", "malignant"), "size": (4, 6)}
+
+
 @pytest.fixture
 def clinic(tmp_path):
     picture(tmp_path / "benign" / "anna_01.png", 10)
@@ -37,7 +40,7 @@ def test_images_are_sorted_scaled_and_labelled_by_folder(clinic):
 
 
 def test_a_patient_is_one_unit_across_classes(clinic):
-    private = private_from_folder(clinic, unit="patient")
+    private = private_from_folder(clinic, unit="patient", **DECLARED)
     assert private.unit == "patient"
     assert private.units.tolist() == ["anna", "anna", "anna", "bert"]
     assert "anna" not in repr(private)
@@ -46,13 +49,13 @@ def test_a_patient_is_one_unit_across_classes(clinic):
 
 def test_records_are_their_own_units_by_default_and_go_by_name(clinic):
     picture(clinic / "benign" / "bert" / "01.png", 35)  # one name under two classes is one unit
-    private = private_from_folder(clinic)
+    private = private_from_folder(clinic, **DECLARED)
     assert private.units.tolist() == ["anna_01.png", "anna_02.png", "bert/01.png", "anna_03.png", "bert/01.png"]
     assert private.places is None
 
 
 def test_a_roster_says_who_may_take_part(clinic):
-    private = private_from_folder(clinic, unit="patient", roster=Roster.of(["bert", "cleo"]))
+    private = private_from_folder(clinic, unit="patient", roster=Roster.of(["bert", "cleo"]), **DECLARED)
     assert private.places == 2
     assert [len(part) for part in private.split(2).indices] in ([1, 0], [0, 1])
 
@@ -64,7 +67,7 @@ def test_public_images_grey_and_resized(clinic):
 
 
 def test_a_source_is_named_without_the_way_to_it(clinic):
-    assert private_from_folder(clinic).source == public_from_folder(str(clinic)).source == clinic.name
+    assert private_from_folder(clinic, **DECLARED).source == public_from_folder(str(clinic)).source == clinic.name
 
 
 def test_classes_may_be_given_in_another_order(clinic):
@@ -77,23 +80,45 @@ def test_hidden_folders_are_no_classes_and_no_patients(clinic):
     picture(clinic / ".trash" / "anna_09.png")
     picture(clinic / "benign" / ".thumbnails" / "anna_01.png")
     assert read_folder(clinic).targets.tolist() == [0, 0, 1, 1]
-    assert private_from_folder(clinic, unit="patient").units.tolist() == ["anna", "anna", "anna", "bert"]
+    assert private_from_folder(clinic, unit="patient", **DECLARED).units.tolist() == ["anna", "anna", "anna", "bert"]
 
 
 def test_a_patients_folder_may_be_a_link(clinic, tmp_path_factory):
     store = tmp_path_factory.mktemp("store")
     picture(store / "01.png", 50)
     (clinic / "benign" / "carl").symlink_to(store)
-    assert private_from_folder(clinic, unit="patient").units.tolist() == ["anna", "anna", "carl", "anna", "bert"]
+    assert private_from_folder(clinic, unit="patient", **DECLARED).units.tolist() == ["anna", "anna", "carl", "anna", "bert"]
 
 
-def test_one_folder_is_not_two_patients(clinic, tmp_path_factory):
+def test_links_of_two_patients_to_one_place_do_not_move_each_other(clinic, tmp_path_factory):
     store = tmp_path_factory.mktemp("store")
     picture(store / "01.png", 50)
     (clinic / "benign" / "carl").symlink_to(store)
     (clinic / "malignant" / "dora").symlink_to(store)
+    (clinic / "malignant" / "emil").symlink_to(clinic / "malignant" / "bert")  # what is inside is read where it is
+    units = private_from_folder(clinic, unit="patient", **DECLARED).units.tolist()
+    assert units == ["anna", "anna", "carl", "anna", "bert", "dora"]
+    (clinic / "benign" / "carl").unlink()
+    assert private_from_folder(clinic, unit="patient", **DECLARED).units.tolist() == ["anna", "anna", "anna", "bert", "dora"]
+    (clinic / "malignant" / "zoe.png").symlink_to(clinic / "malignant" / "bert" / "01.png")
+    assert private_from_folder(clinic, unit="patient", **DECLARED).units.tolist() == ["anna", "anna", "anna", "bert", "dora"]
     with pytest.raises(DataError, match=r"must be in the folder once\. Got 1 that links lead to a second time"):
-        private_from_folder(clinic, unit="patient")
+        read_folder(clinic, **DECLARED)
+
+
+def test_no_private_file_decides_whether_a_folder_is_read(clinic):
+    picture(clinic / "benign" / "carl_01.png", size=(5, 5))  # of another size
+    assert len(private_from_folder(clinic, **DECLARED)) == 5
+    for path in clinic.rglob("*.png"):
+        path.unlink()
+    none = private_from_folder(clinic, **DECLARED)
+    assert (none.inputs.shape, none.targets.dtype, [len(part) for part in none.split(3).indices]) == (
+        (0, 3, 4, 6),
+        np.int64,
+        [0] * 3,
+    )
+    with pytest.raises(TypeError, match="classes"):
+        private_from_folder(clinic, size=(4, 6))
 
 
 def test_what_a_link_leads_to_is_not_public(clinic, tmp_path_factory):
@@ -102,7 +127,7 @@ def test_what_a_link_leads_to_is_not_public(clinic, tmp_path_factory):
     before = len(public_from_folder(clinic))
     (clinic / "benign" / "carl").symlink_to(store)
     assert len(public_from_folder(clinic)) == before
-    assert len(private_from_folder(clinic)) == before + 1
+    assert len(private_from_folder(clinic, **DECLARED)) == before + 1
 
 
 @pytest.mark.parametrize("size", [64, (64,), (0, 64), (64, 64, 3), (64.0, 64)])
@@ -113,7 +138,7 @@ def test_refuses_a_size_that_is_none(clinic, size):
 
 def test_refuses_images_of_several_sizes(clinic):
     picture(clinic / "benign" / "carl_01.png", size=(5, 5))
-    with pytest.raises(DataError, match="Got several sizes"):
+    with pytest.raises(DataError, match="Got 2 sizes"):
         read_folder(clinic)
     assert len(read_folder(clinic, size=(4, 4))) == 5
 
@@ -131,7 +156,7 @@ def test_a_private_image_that_cannot_be_read_is_nobody_s(clinic):
     path = clinic / "benign" / "anna_02.png"
     path.write_bytes(path.read_bytes()[:40])
     Image.fromarray(np.full((4, 6), 4000, np.uint16)).save(clinic / "benign" / "carl_01.png")
-    private = private_from_folder(clinic, unit="patient")
+    private = private_from_folder(clinic, unit="patient", **DECLARED)
     assert private.units.tolist() == ["anna", "", "", "anna", "bert"]
     assert not private.inputs[1:3].any()
     assert dict(private.notes) == {"records without an id, in no shard": 2}
@@ -140,7 +165,14 @@ def test_a_private_image_that_cannot_be_read_is_nobody_s(clinic):
 def test_a_file_without_a_mark_is_its_own_patient(clinic):
     picture(clinic / "malignant" / "dora.png")
     picture(clinic / "malignant" / "dora_2.png")
-    assert private_from_folder(clinic, unit="patient").units.tolist() == ["anna", "anna", "anna", "bert", "dora", "dora"]
+    assert private_from_folder(clinic, unit="patient", **DECLARED).units.tolist() == [
+        "anna",
+        "anna",
+        "anna",
+        "bert",
+        "dora",
+        "dora",
+    ]
 
 
 def test_refuses_images_deeper_than_eight_bits(clinic):

@@ -110,13 +110,15 @@ def pictures(data: list[Row], folder: Path, write: object) -> Path:
 
 
 def by_patient(data: list[Row], folder: Path, write: object) -> Private:
-    return private_from_folder(pictures(data, folder, write), unit="patient", channels=1, classes=("benign", "malignant"))
+    return private_from_folder(
+        pictures(data, folder, write), unit="patient", channels=1, classes=("benign", "malignant"), size=(3, 3)
+    )
 
 
 def by_file(data: list[Row], folder: Path, write: object) -> Private:
     """Every file is a unit: the one who changes is one file."""
     single = [row for row in data if row.unit not in (ONE, OTHER) or row.which in (0, 3)]
-    return private_from_folder(pictures(single, folder, write), channels=1, classes=("benign", "malignant"))
+    return private_from_folder(pictures(single, folder, write), channels=1, classes=("benign", "malignant"), size=(3, 3))
 
 
 def volumes(data: list[Row], folder: Path, write: object) -> Private:

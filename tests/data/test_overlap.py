@@ -13,6 +13,7 @@ from tutelage.data import overlap, presets
 from tutelage.data.dataset import Private, Public
 from tutelage.data.folders import private_from_folder, public_from_folder
 from tutelage.data.pixels import scale
+from tutelage.data.records import Records
 from tutelage.privacy.errors import DataError
 
 RNG = np.random.default_rng(0)
@@ -104,7 +105,7 @@ def test_images_of_class_folders_are_compared_as_pixels(ending: str, tmp_path: P
             image.fromarray(pixels).save(tmp_path / side / "benign" / f"{side}{number}_1.png")
     with image.open(tmp_path / "clinic" / "benign" / "clinic3_1.png") as private:
         private.transpose(image.Transpose.FLIP_LEFT_RIGHT).save(tmp_path / "pool" / "benign" / f"other_1{ending}")
-    clinic = private_from_folder(tmp_path / "clinic", unit="patient", channels=1)
+    clinic = private_from_folder(tmp_path / "clinic", unit="patient", channels=1, classes=("benign",), size=(12, 10))
     pool = public_from_folder(tmp_path / "pool", channels=1)
     assert overlap.copies(pool.inputs, clinic.inputs).tolist() == [0]
     with pytest.raises(DataError, match="`public` must hold no record of `private`"):
@@ -154,12 +155,17 @@ def test_public_copies_of_a_published_set_are_left_out(tmp_path: Path) -> None:
     (tmp_path / "medmnist").mkdir()
     np.savez_compressed(tmp_path / "medmnist" / "pneumoniamnist.npz", **files)
     study = presets.load("pneumoniamnist", tmp_path, download=False, verify=False)
-    assert (len(study.private), len(study.public), len(study.test)) == (60, 18, 14)
+    assert (len(study.private), len(study.public), len(study.test)) == (60, 20, 15)  # of files that nobody published
+    with pytest.raises(DataError, match="`public` must hold no record of `private`"):
+        overlap.refuse(study.private, study.public, study.test)
+    parts = [Records(part.inputs, part.targets) for part in (study.private, study.public, study.test)]
+    public, test, rows = presets._apart(*parts, (np.arange(60), np.arange(20), np.arange(15)))
     left = np.setdiff1d(np.arange(20), [4, 11])
-    np.testing.assert_array_equal(study.public.inputs, scale(files["val_images"][left][:, None]))
-    np.testing.assert_array_equal(study.public.targets, files["val_labels"][left, 0])
-    np.testing.assert_array_equal(study.test.targets, files["test_labels"][1:, 0])
-    overlap.refuse(study.private, study.public, study.test)
+    np.testing.assert_array_equal(public.inputs, scale(files["val_images"][left][:, None]))
+    np.testing.assert_array_equal(public.targets, files["val_labels"][left, 0])
+    np.testing.assert_array_equal(test.targets, files["test_labels"][1:, 0])
+    assert [len(part) for part in rows] == [60, 18, 14]
+    overlap.refuse(study.private, Public.of(public.inputs), Public.of(test.inputs))
 
 
 def test_most_dark_images_are_told_apart_without_looking_twice(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Files below a folder: links are followed, each folder is read once, and nothing hidden is."""
+"""Files below a folder: links to other places are followed, each of them, and nothing hidden is read."""
 
 from __future__ import annotations
 
@@ -35,9 +35,18 @@ def test_links_in_a_ring_end(tmp_path: Path) -> None:
     assert found(tmp_path / "root") == ["one/a", "two/b"]
 
 
-def test_a_folder_is_read_where_it_lies_or_by_its_first_link(tmp_path: Path) -> None:
+def test_a_link_inside_is_left_out_and_every_link_elsewhere_is_followed(tmp_path: Path) -> None:
     laid(tmp_path, "root/patient/left/a", "store/b")
     (tmp_path / "root" / "first").symlink_to(tmp_path / "root" / "patient" / "left")  # before it in the alphabet
     for name in ("then", "there"):
         (tmp_path / "root" / name).symlink_to(tmp_path / "store")
-    assert found(tmp_path / "root") == ["patient/left/a", "then/b"]
+    assert found(tmp_path / "root") == ["patient/left/a", "then/b", "there/b"]
+    (tmp_path / "root" / "then").unlink()  # one patient's link goes: the other's stays as it was
+    assert found(tmp_path / "root") == ["patient/left/a", "there/b"]
+
+
+def test_rings_outside_end_too(tmp_path: Path) -> None:
+    laid(tmp_path, "root/a", "store/b", "store/deep/c")
+    (tmp_path / "root" / "link").symlink_to(tmp_path / "store")
+    (tmp_path / "store" / "deep" / "back").symlink_to(tmp_path / "store")
+    assert found(tmp_path / "root") == ["a", "link/b", "link/deep/c"]

@@ -458,16 +458,20 @@ def test_a_private_scan_that_cannot_be_read_is_absent(into: str | None, tmp_path
         volumes.public()
     with pytest.raises(DataError, match="scan 2 of 'organs'"):
         volumes[:].public()  # what was drawn from a folder is judged scan by scan
-    with pytest.raises(DataError, match="at least one volume that can be read"):
-        volumes[[1]].private()
+    none = volumes[[1]].private(into=into and tmp_path / into)  # not even where no scan is left
+    assert (none.inputs.shape, none.targets.shape, len(none.units)) == (
+        (0, *whole.inputs.shape[1:]),
+        (0, *whole.targets.shape[1:]),
+        0,
+    )
+    assert [len(part) for part in none.split(2).indices] == [0, 0]
 
 
 def test_channels_are_declared_and_not_read_off_the_first_private_scan(tmp_path: Path) -> None:
     root = task(tmp_path, 3, channels=2)
     save(root / "imagesTr" / "organ_000.nii.gz", np.ones((6, 5, 7, 3), np.float32))
     assert Volumes.decathlon(root, size=(6, 6, 6)).private(channels=2).units.tolist() == ["organ_001", "organ_002"]
-    with pytest.raises(DataError, match="at least one volume that can be read"):
-        Volumes.decathlon(root, size=(6, 6, 6)).private()
+    assert len(Volumes.decathlon(root, size=(6, 6, 6)).private()) == 0  # one file, so one channel
 
 
 def test_endings_may_be_written_in_any_case(tmp_path: Path) -> None:

@@ -4,7 +4,8 @@
     clinic/benign/anna/01.png         unit "anna" (the folder); where a record is a unit, "anna/01.png"
 
 A unit's id never holds its class: a file that moves from benign/ to malignant/ keeps its unit, and one name under two classes
-is one unit with two records. A private file that cannot be read is left out, so that no file decides whether a run ends well.
+is one unit with two records. Classes and size of private images are declared, not discovered, and a private file that cannot be
+read is left out, so that no file decides whether a run ends well.
 Messages number files instead of naming them: a file's name may be a patient's.
 """
 
@@ -31,13 +32,13 @@ _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".
 def private_from_folder(
     directory: Path | str,
     *,
+    classes: Sequence[str],
+    size: tuple[int, int],
     unit: UnitName = "record",
-    classes: Sequence[str] | None = None,
     channels: int = 3,
-    size: tuple[int, int] | None = None,
     roster: Roster | None = None,
 ) -> Private:
-    """Read a folder of private images; `classes` defaults to the names of its folders, which are taken to be public.
+    """Read a folder of private images, each resized to `size`, (height, width); `classes` names its folders, empty or not.
 
     A `roster` lists the ids that may take part, and is public; without one units are divided by a hash of their ids.
     """
@@ -69,7 +70,8 @@ def read_folder(
 ) -> Records:
     """Read every image, sorted by path: (records, channels, height, width); `size` is (height, width) to resize to.
 
-    With `private` every record has the id of its unit. An image that cannot be read is then a blank without an id: nobody's.
+    With `private` every record has the id of its unit. An image that cannot be read is then a blank without an id: nobody's; a
+    class may have no folder, and a link to a place inside this folder is no second record.
     """
     root = Path(directory)
     if not root.is_dir():
@@ -81,26 +83,40 @@ def read_folder(
         raise RecipeError(f"`size` must be (height, width), two whole numbers ≥ 1. Got {size!r} instead.")
     found = sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))  # hidden ones are some tool's
     labels = tuple(classes) if classes is not None else tuple(found)
-    absent = [label for label in labels if not (root / label).is_dir()]
-    if not labels or absent:
-        raise DataError(f"`{root}` must hold one folder per class. Got no folder {', '.join(absent) or 'at all'} instead.")
     files = [(path, target) for target, label in enumerate(labels) for path in _images(root / label, links)]
-    if not files:
-        raise DataError(f"`{root}` must hold images ({' '.join(_ENDINGS)}). Got none instead.")
-    if twice := len(files) - len({path.resolve() for path, _ in files}):  # as two people's, or of two classes
-        raise DataError(f"Every image must be in the folder once. Got {twice} that links lead to a second time instead.")
+    if private is None:
+        _check_folders(root, labels, [path for path, _ in files])
+    else:
+        files = [(path, target) for path, target in files if not _inside_link(root, path)]
     pillow = _pillow()
     pixels = [_read(pillow, path, number, channels, size, private is not None) for number, (path, _) in enumerate(files)]
-    shapes = {image.shape for image in pixels if image is not None}
+    shapes = {(channels, *size)} if size is not None else {image.shape for image in pixels if image is not None}
     if len(shapes) != 1:
-        raise DataError("`size` must be given where images differ in size. Got several sizes, or no image, instead.")
+        raise DataError(f"`size` must be given where images differ in size. Got {len(shapes)} sizes instead.")
     blank = np.zeros(shapes.pop(), np.uint8)
-    inputs = scale(np.stack([blank if image is None else image for image in pixels]))
+    inputs = scale(np.stack([blank if image is None else image for image in pixels]) if pixels else blank[None][:0])
     units = None
     if private is not None:
         whose = (_unit(path.relative_to(root / labels[target]), private) for path, target in files)
         units = np.array(["" if image is None else unit for unit, image in zip(whose, pixels, strict=True)])
     return Records(inputs, np.array([target for _, target in files], np.int64), units)
+
+
+def _check_folders(root: Path, labels: Sequence[str], files: Sequence[Path]) -> None:
+    """Refuse a public folder without a class, without an image, or with one that two ways lead to."""
+    absent = [label for label in labels if not (root / label).is_dir()]
+    if not labels or absent:
+        raise DataError(f"`{root}` must hold one folder per class. Got no folder {', '.join(absent) or 'at all'} instead.")
+    if not files:
+        raise DataError(f"`{root}` must hold images ({' '.join(_ENDINGS)}). Got none instead.")
+    if twice := len(files) - len({path.resolve() for path in files}):  # as two people's, or of two classes
+        raise DataError(f"Every image must be in the folder once. Got {twice} that links lead to a second time instead.")
+
+
+def _inside_link(root: Path, path: Path) -> bool:
+    """Tell a link that ends inside the folder that it is in. This is a function of the path alone, not of who else is there."""
+    real, base = path.resolve(), root.resolve()
+    return base in real.parents and real != base / path.relative_to(root)
 
 
 def _images(folder: Path, links: bool) -> list[Path]:

@@ -3,24 +3,38 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
 def files(root: Path, *, links: bool = True) -> list[Path]:
     """Find all files at any depth, sorted by path; what is hidden below `root` is some tool's and left out.
 
-    A folder that several ways lead to is read once: where it lies, or by the first link to it. Folders above `root` are never
-    entered, so that a link back ends there. Without `links` no folder is entered through one.
+    Without `links` no folder is entered through one. A link to a place inside `root`, or above it, is never entered: what is
+    inside is read where it is. A folder elsewhere is entered by every link to it: whether one patient's link is followed must not
+    depend on another patient's.
     """
-    seen = {os.fspath(above) for above in Path(os.path.realpath(root)).parents}
-    found, ways = [], [os.fspath(root)]
-    for way in ways:  # links join the list as they are found
-        for place, folders, names in os.walk(way):
-            real = os.path.realpath(place)
-            folders[:] = sorted(name for name in folders if not name.startswith(".") and real not in seen)
-            if real in seen:
-                continue
-            seen.add(real)
-            ways += [inside for name in folders if links and os.path.islink(inside := os.path.join(place, name))]
-            found += [Path(place, name) for name in names if not name.startswith(".")]
-    return sorted(found)
+    real = os.path.realpath(root)
+    return sorted(_below(os.fspath(root), [real], real, links))
+
+
+def _below(place: str, chain: list[str], root: str, links: bool) -> Iterator[Path]:
+    """Walk a folder; `chain` holds the real folders on the way here, so that a ring of links ends."""
+    try:
+        entries = sorted(os.scandir(place), key=lambda entry: entry.name)
+    except OSError:  # a folder that may not be looked into holds nothing
+        return
+    for entry in entries:
+        if entry.name.startswith("."):
+            continue
+        if not entry.is_dir():
+            yield Path(entry.path)
+            continue
+        real = os.path.realpath(entry.path)
+        if entry.is_symlink() and (not links or _holds(real, root) or _holds(root, real) or real in chain):
+            continue
+        yield from _below(entry.path, [*chain, real], root, links)
+
+
+def _holds(above: str, inside: str) -> bool:
+    return inside == above or inside.startswith(above.rstrip(os.sep) + os.sep)

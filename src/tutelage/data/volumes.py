@@ -226,12 +226,12 @@ class Volumes:
             raise Unsealed("`into` must lie in a folder named 'private'. Got one outside instead.")
         if not self.labelled:
             raise DataError("`scans` must have masks: teachers learn from them. Got some without instead.")
-        if not self.scans:
-            raise DataError("`scans` must hold at least one volume. Got none instead.")
+        if not (channels or self.scans):
+            raise DataError("`channels` must be given where there may be no scan. Got nothing instead.")
         _nibabel()
-        wide, make = channels or len(self.scans[0].images), _files(into, 0o600)
-        inputs = make("inputs", (len(self), wide, *self.size), np.float32)
-        targets = make("targets", (len(self), *self.size), np.uint8)
+        wide, make, room = channels or len(self.scans[0].images), _files(into, 0o600), max(1, len(self))
+        inputs = make("inputs", (room, wide, *self.size), np.float32)
+        targets = make("targets", (room, *self.size), np.uint8)
         kept: list[int] = []
         found: dict[str, list[int]] = {}
         for place, scan in enumerate(self.scans):
@@ -246,11 +246,9 @@ class Volumes:
                 found.setdefault(rule, []).append(scan.number)
             inputs[len(kept)], targets[len(kept)] = image, mask
             kept.append(place)
-        if not kept:
-            raise DataError("`scans` must hold at least one volume that can be read. Got none instead.")
         notes = {f"{rule}: scans {', '.join(map(str, numbers))}": len(numbers) for rule, numbers in found.items()}
         notes |= {f"left out: {fault}": 1 for fault in (*self.notes, *self.faults)}
-        units = self.patients[kept]
+        units = np.array([self.scans[place].patient for place in kept], dtype=np.str_)
         return Private(inputs[: len(kept)], targets[: len(kept)], units, "patient", self.source, roster, notes=notes)
 
     def public(self, *, into: Path | str | None = None) -> Public:

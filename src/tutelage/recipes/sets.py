@@ -321,13 +321,15 @@ def _people(volumes: Volumes) -> list[str]:
 def _listed(volumes: Volumes, roster: Roster, part: Sequence[str]) -> tuple[Volumes, Roster]:
     """Choose the scans of private people, and those of the roster who are private, in its order."""
     own = set(part)
-    return _chosen(volumes, part, "directory"), Roster.of([name for name in roster.ids.tolist() if name in own])
+    found = np.flatnonzero(np.isin(spelled(volumes.patients), part))  # maybe none: nobody private decides whether we go on
+    return volumes[found], Roster.of([name for name in roster.ids.tolist() if name in own])
 
 
 def _chosen(volumes: Volumes, part: Sequence[str], key: str) -> Volumes:
     found = np.flatnonzero(np.isin(spelled(volumes.patients), list(part)))
     if not len(found):
-        raise DataError(f"`data.{key}` must hold scans of every part. Got none of one instead: are ids spelled as in the roster?")
+        hint = "are ids spelled as in the roster?"
+        raise DataError(f"`data.{key}` must hold scans of every public part. Got none of one instead: {hint}")
     return volumes[found]
 
 
