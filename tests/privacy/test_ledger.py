@@ -610,6 +610,8 @@ def test_an_export_is_written_whole_or_not_at_all(filled: Path, exported: Path, 
                 opened.export(exported)
         assert exported.read_bytes() == before
         opened.export(exported)
+        with pytest.raises(LedgerError, match="on a disk that can be written"):
+            opened.export(exported.parent / "no" / "where")
     assert len(read_lines(exported)) == 7
     assert not list(exported.parent.glob(".*"))
 

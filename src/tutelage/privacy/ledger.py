@@ -227,7 +227,8 @@ class Ledger:
     def export(self, path: Path) -> None:
         """Write the book as JSON lines, chain included, whole or not at all; it holds no private value."""
         lines = "".join(json.dumps(asdict(entry), sort_keys=True, ensure_ascii=False) + "\n" for entry in self.entries())
-        write_whole(path, lines)
+        with self._guarded():
+            write_whole(path, lines)
 
     def check_place(self) -> None:
         """Refuse to publish when a file of the ledger was deleted, moved, replaced or overwritten, or has a second name.
