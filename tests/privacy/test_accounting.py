@@ -666,9 +666,9 @@ LISTS = [
 def test_the_bound_without_a_grid_never_refuses_what_the_price_allows(pairs: list[Any]) -> None:
     for delta in (1e-9, 1e-5, 1e-2):
         price = accounting.cost(pairs, delta).epsilon
-        assert not accounting._beyond(pairs, price, delta)
-        assert not accounting._beyond(pairs, price * 1.5, delta)
-        assert accounting._beyond([(event, 10**7) for event, _ in pairs], price / 10, delta) or price < 1e-3
+        assert not accounting.beyond(pairs, price, delta)
+        assert not accounting.beyond(pairs, price * 1.5, delta)
+        assert accounting.beyond([(event, 10**7) for event, _ in pairs], price / 10, delta) or price < 1e-3
 
 
 @pytest.mark.parametrize("sigma", [1e300, 1e308])

@@ -893,6 +893,25 @@ def test_sampled_events_are_one_runs_with_one_plan(path: Path, sampled_first: bo
         book.reveal(Sealed([1]), reason="a look is written down in any case")
 
 
+@pytest.mark.parametrize(
+    ("pairs", "exceeded"),
+    [
+        ([(EVENT, 10)], False),
+        ([(EVENT, 10**6)], True),
+        ([(NoisyMax("laplace", 20.0), 10**6)], True),
+        ([(Laplace(1.0, 1e-9), 1)], True),
+        ([(Sampled(Gaussian(1.0, 4.0), 0.01), 3), (Laplace(1.0, 1e-9), 1)], True),
+        ([(Sampled(Gaussian(1.0, 4.0), 0.01), 3)], False),
+        ([(NonPrivate("a look"), 1), (Laplace(1.0, 1e-9), 1)], False),
+    ],
+)
+def test_a_claim_that_no_ledger_can_hold_is_told_without_a_grid(
+    pairs: list[Any], exceeded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounting, "_loss_distribution", lambda *_: pytest.fail("it was priced on a grid"))
+    assert BUDGET.exceeded(pairs) is exceeded
+
+
 def test_what_is_charged_without_a_start_is_nobodys_own(path: Path) -> None:
     with Ledger(path, BUDGET) as book:
         book.charge(EVENT)

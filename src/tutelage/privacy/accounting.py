@@ -351,7 +351,7 @@ def pure_sum(pairs: Iterable[tuple[Event, int]]) -> float:
 
 def _sampled_epsilon(pairs: list[tuple[Event, int]], delta: float) -> float:
     """Compose loss distributions on dp-accounting's grid. Infinite, which is never too little, where they would not fit on it."""
-    if _beyond(pairs, _GRID_EPSILON, delta) or sum(count for _, count in pairs) > _GRID_COUNT:
+    if beyond(pairs, _GRID_EPSILON, delta) or sum(count for _, count in pairs) > _GRID_COUNT:
         return math.inf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
@@ -365,7 +365,7 @@ def _sampled_epsilon(pairs: list[tuple[Event, int]], delta: float) -> float:
         raise RecipeError("`event` must be one that dp-accounting can price. Got one with far too much noise instead.") from None
 
 
-def _beyond(pairs: Iterable[tuple[Event, int]], epsilon: float, delta: float) -> bool:
+def beyond(pairs: Iterable[tuple[Event, int]], epsilon: float, delta: float) -> bool:
     """Tell, without a grid, that one kind of event alone costs more than (ε, δ). False says nothing.
 
     Each of n events is reduced to one bit, whose probability is a or b: an attacker who counts k bits or more wins by
@@ -469,7 +469,7 @@ def admits(entries: Iterable[tuple[Event, int]], epsilon: float, delta: float) -
     if square is not None:
         return square <= _budget_mu(epsilon, delta) ** 2 * slack
     if any(isinstance(event, Sampled) for event, _ in pairs):
-        return not _beyond(pairs, epsilon * slack, delta) and cost(pairs, delta).epsilon <= epsilon * slack
+        return not beyond(pairs, epsilon * slack, delta) and cost(pairs, delta).epsilon <= epsilon * slack
     order = filter_order(epsilon, delta)
     renyi = sum(count * float(event_rdp(event, order)[0]) for event, count in pairs)
     return pure_sum(pairs) <= epsilon * slack or renyi + math.log(1 / delta) / (order - 1) <= epsilon * slack

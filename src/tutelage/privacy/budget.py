@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.events import Event, NonPrivate, Sampled
 from tutelage.privacy.units import Adjacency, Unit
 
 
@@ -38,6 +40,17 @@ class Budget:
             "unit_teachers": self.unit.teachers,
             "adjacency": str(self.adjacency),
         }
+
+    def exceeded(self, pairs: Sequence[tuple[Event, int]]) -> bool:
+        """Tell at once, without a grid, that no ledger of this budget can hold these (event, count) pairs.
+
+        To ask before pricing what a file claims: a grid for it could take all memory. After a look nothing is exceeded.
+        """
+        if any(isinstance(event, NonPrivate) for event, _ in pairs):
+            return False
+        if any(isinstance(event, Sampled) for event, _ in pairs):
+            return accounting.beyond(pairs, self.epsilon, self.delta)
+        return not accounting.admits(pairs, self.epsilon, self.delta)
 
 
 def read_budget(record: dict[str, Any]) -> Budget:
