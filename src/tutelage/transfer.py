@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,12 @@ from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
-from tutelage.privacy.errors import DataError, Error, RecipeError
-from tutelage.privacy.ledger import Budget, Ledger
+from tutelage.privacy.errors import BudgetExceeded, DataError, Error, LedgerError, RecipeError
+from tutelage.privacy.ledger import Budget, Ledger, read_lines
 from tutelage.privacy.sealed import Sealed, quietly
 from tutelage.privacy.units import Shards
 from tutelage.runs import RunFolder
+from tutelage.sharing import ledger_of
 from tutelage.tasks.corrections import Following
 from tutelage.tasks.labels import Labelling
 from tutelage.tasks.masks import Masking
@@ -32,10 +34,6 @@ from tutelage.tasks.task import Students, Task
 from tutelage.telling import silent, telling
 
 Array = npt.NDArray[Any]
-_EXCEPTED = (
-    "controls in scores.json and report.html (for masks also the stages' pictures, stages.npy): computed without noise, "
-    "from a data set that is public anyway",
-)
 
 
 class TeacherFactory(Protocol):
@@ -86,13 +84,16 @@ def transfer(
     test: Public | None = None,
     controls: bool = True,
     seed: int = 0,
+    ledger: str | Path | None = None,
     purpose: str = "",
+    recipe: str = "",
     tuned_on: str = "not stated",
     benchmark: bool = False,
     data: Mapping[str, Any] | None = None,
     declared: Sequence[str] = (),
     truth: bool = True,
     resume: bool = False,
+    pages: Callable[[RunFolder], object] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Train a student on public data from the private teachers' noisy answers: labels, or masks where targets are masks.
@@ -100,7 +101,11 @@ def transfer(
     The noise is calibrated to the budget, unless the aggregation fixes it. `questions` chooses by public criteria alone which
     public records are asked about; without it, the first `queries`. Where the aggregation asks in rounds, one with a method
     `again` (students.questions.Uncertain) chooses each round by what the last student thinks. What a run that is resumed was
-    answered before is in the book and is not paid for again.
+    answered before is in the ledger and is not paid for again; if its plan has changed, the budget is quoted and not the cost.
+    `ledger` is a file that several runs on the same data share: its budget covers all of them. Without it the run has its own.
+    `recipe` is the text of the recipe that this run carries out (recipes.written), to be released, and `purpose` its hash, which
+    names the run in the ledger: runs of one name share answers. Without it the name is random. `pages` writes pages into the
+    release before it is published.
     `benchmark` says that the private data is public anyway: controls computed from it may be shown. `data` is what may be told
     of it (data.provenance), `declared` says in sentences what is public on somebody's word, `truth` whether true masks of
     public images may be shown.
@@ -118,27 +123,95 @@ def transfer(
     if judged:
         other()  # the same one twice is refused before anything is paid for
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)
-    with folder.locked(), Ledger(folder.book, budget, purpose=purpose) as ledger:
-        fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
-        quietly("fit", fit, ours=Error)
-        curator = Curator(teachers, codec, mechanism, ledger, screen=screen, selection=selection, private=folder.private)
-        answers = task.ask(curator, student, folder, say)
-        sanitised = task.account(curator, folder)
-        model = telling(learner.fit, say, "training the student")(public.unlabelled(), task.lesson(answers))
-        _release(folder, task, model, answers)
-        scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
-        if judged and test is not None and controls:
-            quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
-            say("scoring the controls", 1, 1)
-        exposed = folder.read_controls() if benchmark else {}
-        _note(declared, ledger)
-        document = guarantees.guarantee(
-            ledger, adaptive=task.adaptive, units=len(np.unique(private.units)), sanitised_epsilon=sanitised,
-            excepted=_EXCEPTED if exposed else (), recipe_sha256=purpose or None, tuned_on=tuned_on,
-            labels=task.counts(answers), data=data,
-        )  # fmt: skip
-        _conclude(folder, task, ledger, document, scores, exposed)
+    with folder.locked():
+        run = _name(folder, purpose)
+        with ledger_of(folder, budget, ledger) as book:
+            curator = Curator(teachers, codec, mechanism, book, screen=screen, selection=selection, private=folder.private)
+            _check_room(curator, run)
+            folder.reopen()
+            about = guarantees.intended(
+                task=task.name, adaptive=task.adaptive, units=private.places, shards=parts.key,
+                roster=None if private.roster is None else private.roster.sha256, ledger=folder.own(book), data=data,
+                recipe_sha256=run if recipe else None, tuned_on=tuned_on,
+            )  # fmt: skip
+            plan = _plan(curator, task, how, questions, queries, public, student)
+            folder.keep(book, run)
+            book.begin(run, plan=guarantees.planned({**about, "plan": plan}))
+            folder.keep(book, run)
+            fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
+            quietly("fit", fit, ours=Error)
+            answers = task.ask(curator, student, folder, say)
+            sanitised = task.account(curator, folder)
+            model = telling(learner.fit, say, "training the student")(public.unlabelled(), task.lesson(answers))
+            _release(folder, task, model, answers)
+            scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
+            if judged and test is not None and controls:
+                quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
+                say("scoring the controls", 1, 1)
+            exposed = folder.read_controls() if benchmark else {}
+            _note(declared, book)
+            _write_scores(folder, task, scores, exposed)
+            if recipe:
+                folder.recipe.write_text(recipe, encoding="utf-8")
+            book.export(folder.exported_book)
+            document = guarantees.guarantee(
+                read_lines(folder.exported_book), run=run, about=about, plan=plan, sanitised_epsilon=sanitised,
+                excepted=guarantees.EXCEPTED if exposed else (), labels=task.counts(answers),
+            )  # fmt: skip
+            guarantees.write(document, folder.guarantee)
+            if pages is not None:
+                pages(folder)
+            folder.publish(book)
     return Outcome(model, folder, answers, document, scores)
+
+
+def _name(folder: RunFolder, purpose: str) -> str:
+    """Name the run in its ledger: by its recipe's hash, or by a random name, so that no other run is given its answers."""
+    begun = folder.state.get("run")
+    name = purpose or begun or secrets.token_hex(16)
+    if begun not in (None, name):
+        raise LedgerError(
+            "`recipe` must be the one that this folder was begun with. Got one that was changed since instead: take a new --out."
+        )
+    return name
+
+
+def _check_room(curator: Curator, run: str) -> None:
+    """Refuse to begin on a shared ledger whose budget other runs have used up."""
+    book = curator.ledger
+    if book.length > 1 and run not in {name for name, _ in book.starts()} and curator.affordable() < 1:
+        raise BudgetExceeded(
+            f"the ledger must hold at least one more answer within ε = {book.budget.epsilon:g}. "
+            "Got one that other runs have used up instead; nothing was read."
+        )
+
+
+def _plan(
+    curator: Curator, task: Task, how: Aggregation, questions: Questions | None, queries: int, public: Public, student: Students
+) -> dict[str, Any]:
+    """Describe what will be asked and how. The ledger holds its hash: under another plan the budget is quoted."""
+    steps = (curator.mechanism, curator.screen, curator.selection)
+    return {
+        "steps": [repr(step) for step in steps if step is not None],
+        "codec": repr(curator.codec),
+        "aggregation": repr(how),
+        "queries": queries,
+        "questions": "the first" if questions is None else _described(questions),
+        "asked": task.asked,
+        "pool": public.sha256,
+        "teachers": _described(curator.teachers),
+        "student": _described(student),
+    }
+
+
+def _described(thing: Any) -> str:
+    """Describe an object by its key, or by its kind alone: never by what it holds, which may be an address or private."""
+    if isinstance(key := getattr(thing, "key", None), str):
+        return key
+    if isinstance(thing, functools.partial):
+        thing = thing.func
+    kind = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _default(codec: Codec | Sighted) -> Aggregation:
@@ -203,18 +276,8 @@ def _release(folder: RunFolder, task: Task, model: Model, answers: Any) -> None:
     task.publish(folder, model, answers)
 
 
-def _conclude(
-    folder: RunFolder,
-    task: Task,
-    ledger: Ledger,
-    document: dict[str, Any],
-    scores: dict[str, float],
-    exposed: dict[str, float],
-) -> None:
-    """Add the figures and the guarantee; stages only where the private data is public anyway."""
-    folder.shown_stages.unlink(missing_ok=True)  # an earlier life may have been a benchmark
+def _write_scores(folder: RunFolder, task: Task, scores: dict[str, float], exposed: dict[str, float]) -> None:
+    """Write the figures; those of private data, and the stages, only where the private data is public anyway."""
     if exposed:
         task.expose(folder)
     folder.scores.write_text(json.dumps({**scores, **exposed}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    ledger.export(folder.exported_book)
-    guarantees.write(document, folder.guarantee)
