@@ -42,6 +42,8 @@ INPUTS = np.arange(QUESTIONS, dtype=np.int64)[:, None]
 class Voters:
     """Teachers that write down outside the book, before they answer, how many questions they were asked."""
 
+    key = "voters"
+
     def __init__(self, log: int) -> None:
         self.log = log
 
@@ -53,7 +55,9 @@ class Voters:
 
 
 class Mute:
-    """Teachers that must not be asked."""
+    """The same teachers, when they must not be asked."""
+
+    key = "voters"
 
     def vote(self, inputs: np.ndarray) -> Sealed:
         raise AssertionError("an answer that was released before reached the teachers again")

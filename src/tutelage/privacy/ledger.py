@@ -18,7 +18,8 @@ import json
 import math
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -29,15 +30,33 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy import accounting
+from tutelage.privacy.entries import (
+    GENESIS,
+    Entry,
+    canonical,
+    charges,
+    check_chain,
+    check_heads,
+    digest,
+    quotable,
+    read_lines,
+    starts,
+)
 from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
 from tutelage.privacy.events import Event, NonPrivate, Sampled, from_record, to_record
-from tutelage.privacy.files import read_json_lines, reading, write_whole
+from tutelage.privacy.files import parse_json, write_whole
+from tutelage.privacy.head import HeadFile
+from tutelage.privacy.place import Place
 from tutelage.privacy.sealed import _KEY, Sealed
 from tutelage.privacy.units import Adjacency, Unit
 
+__all__ = ["SCHEMA", "Budget", "Entry", "Ledger", "charges", "check_chain", "check_heads", "quotable", "read_lines", "starts"]
+
 SCHEMA = 2
 _APPLICATION = 0x54555445  # "TUTE" in the file's header: another program's database is refused
-_GENESIS = "0" * 64
+_PATIENCE = 60.0  # seconds that a ledger in use by others is waited for
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
+_COUNT = 2**53  # a larger count is no whole number to the accountant
 _TABLES = """
 CREATE TABLE entries (
     seq INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, kind TEXT NOT NULL, body TEXT NOT NULL,
@@ -73,136 +92,36 @@ class Budget:
 
 
 @final
-@dataclass(frozen=True)
-class Entry:
-    """One row of the book, as it is hashed and exported."""
-
-    seq: int
-    kind: str
-    body: dict[str, Any]
-    previous: str
-    hash: str
-
-    def digest(self) -> str:
-        """Give the hash this row must have."""
-        return _digest(self.seq, self.kind, _canonical(self.body), self.previous)
-
-
-def _canonical(body: dict[str, Any]) -> str:
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-
-
-def _digest(seq: int, kind: str, body: str, previous: str) -> str:
-    return hashlib.sha256("\n".join((str(seq), kind, body, previous)).encode()).hexdigest()
-
-
-def check_chain(entries: Sequence[Entry], *, head: str | None = None) -> None:
-    """Refuse a book in which a row was changed, removed, added or moved.
-
-    Rows cut off the end leave a shorter chain that is whole in itself: only a `head` kept elsewhere tells.
-    """
-    previous = _GENESIS
-    for position, entry in enumerate(entries, start=1):
-        if not _follows(entry, position, previous):
-            raise LedgerError(f"the book's rows must form one unbroken chain. Got a break at row {position} instead.")
-        previous = entry.hash
-    if not entries or entries[0].kind != "open":
-        raise LedgerError("the book must begin with its opening row. Got another instead.")
-    if head is not None and previous != head:
-        raise LedgerError("the book must end with the row whose hash was kept. Got another end instead.")
-
-
-def _follows(entry: Entry, position: int, previous: str) -> bool:
-    try:
-        linked = entry.seq == position and entry.previous == previous and entry.digest() == entry.hash
-        return linked and isinstance(entry.body, dict)
-    except (TypeError, ValueError):  # not even the types of a row
-        return False
-
-
-def charges(entries: Sequence[Entry]) -> list[tuple[Event, int]]:
-    """Read the (event, count) pairs out of a book's rows."""
-    pairs = []
-    for entry in entries:
-        if entry.kind == "charge":
-            event, count = entry.body.get("event"), entry.body.get("count")
-            if not (isinstance(event, dict) and isinstance(count, int) and count >= 1):
-                raise LedgerError(f"a charge must hold an event and a count ≥ 1. Got another at row {entry.seq} instead.")
-            pairs.append((from_record(event), count))
-    return pairs
-
-
-def starts(entries: Sequence[Entry]) -> list[tuple[str, str]]:
-    """Read the run and the plan of every start out of a book's rows."""
-    return [(str(row.body.get("run")), str(row.body.get("plan"))) for row in entries if row.kind == "start"]
-
-
-def quotable(entries: Sequence[Entry], run: str) -> bool:
-    """Tell whether the cost of a book is a theorem for this run: it alone was charged, and under one plan.
-
-    A second run, and a second plan, may depend on what was released before. Then the sum of what happened bounds nothing by
-    itself: the filter's budget does (docs/theory/composition.md), and it is what must be quoted.
-    """
-    plan, charged = "", set()
-    for row in entries:
-        if row.kind == "start" and row.body.get("run") == run:
-            plan = str(row.body.get("plan"))
-        elif row.kind == "charge":
-            charged.add((row.body.get("run"), plan))
-    return len(charged) <= 1 and all(who == run for who, _ in charged)
-
-
-def read_lines(path: Path) -> list[Entry]:
-    """Read an exported book (JSON lines)."""
-    with reading(path, "book", error=LedgerError):
-        return [Entry(**row) for row in read_json_lines(path, "book", error=LedgerError)]
-
-
-@final
 class Ledger:
-    """Keep one budget's book in one file. Open it with `Ledger(path, budget)`; an existing book must hold the same budget."""
+    """Keep one budget's book in one file. Open it with `Ledger(path, budget)`; an existing book must hold the same budget.
 
-    def __init__(self, path: str | os.PathLike[str], budget: Budget | None = None, *, purpose: str = "") -> None:
-        self.path = Path(path)
+    `heads` are rows, as (number, hash), that the caller knows of: a book without them was lost or replaced, and is refused. The
+    head file beside the book (tutelage.privacy.head) is asked in any case.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], budget: Budget | None = None, *, heads: Iterable[tuple[int, str]] = ()
+    ) -> None:
+        self.path = Path(path)  # for messages, until it is resolved
         self.run = ""  # what `begin` is given
-        existed = self.path.exists()
-        if not existed and budget is None:
-            raise LedgerError(f"`path` must be an existing book when no budget is given. Got {self.path.name} instead.")
         with self._guarded():
-            self._db = sqlite3.connect(self.path, timeout=60, isolation_level=None)
-            try:
-                self._db.execute("PRAGMA synchronous=FULL")
-                if budget is not None and self._blank():
-                    with self._transaction():
-                        if self._blank():  # still: another process may have been first
-                            self._create(budget, purpose)
-                self._check_header()
-                self._db.execute("PRAGMA journal_mode=WAL")
-                with self._transaction("DEFERRED"):  # one snapshot: others may write meanwhile
-                    self.budget, self.purpose = self._verify()
-            except (KeyError, TypeError, ValueError):  # a row without its fields, or not even JSON
-                self._db.close()
-                raise LedgerError("the book's rows must be those this version writes. Got others instead.") from None
-            except BaseException:
-                self._db.close()
-                raise
+            self._place = Place(path)
+            self.path, self._head = self._place.path, HeadFile(self._place.path)
+            self.budget = _patiently(lambda: self._open(budget, list(heads)))
         if budget is not None and budget != self.budget:
             self.close()
             raise LedgerError("`budget` must be the one the book was opened with. Got another instead.")
-        if purpose and purpose != self.purpose:
-            self.close()
-            raise LedgerError("`book` must belong to this run. Got the book of another recipe or data set instead.")
 
     # ── what callers do ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def charge(self, event: Event, *, count: int = 1) -> None:
         """Write down what is about to happen, or refuse. On return the row is on disk."""
-        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or count < 0:
-            raise RecipeError(f"`count` must be a whole number ≥ 0. Got {count!r} instead.")
+        if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count <= _COUNT:
+            raise RecipeError(f"`count` must be a whole number ≥ 0, at most 2^53. Got {count!r} instead.")
         if count == 0:
             return
         self._check_sampler(event)
-        with self._guarded(), self._transaction():
+        with self._writing():
             pairs = [*self._totals(), (event, int(count))]
             if not isinstance(event, NonPrivate) and not accounting.admits(pairs, self.budget.epsilon, self.budget.delta):
                 raise BudgetExceeded(
@@ -212,7 +131,7 @@ class Ledger:
             self._append("charge", {"event": to_record(event), "count": int(count), "run": self.run})
             self._db.execute(
                 "INSERT INTO totals VALUES (?, ?, ?) ON CONFLICT (run, event) DO UPDATE SET count = count + excluded.count",
-                (self.run, _canonical(to_record(event)), int(count)),
+                (self.run, canonical(to_record(event)), int(count)),
             )
 
     def begin(self, run: str, *, plan: str) -> None:
@@ -220,7 +139,7 @@ class Ledger:
         for name, value in (("run", run), ("plan", plan)):
             if not (isinstance(value, str) and value.strip()):
                 raise RecipeError(f"`{name}` must be a text that is not empty. Got {value!r} instead.")
-        with self._guarded(), self._transaction():
+        with self._writing():
             self._append("start", {"run": run, "plan": plan})
         self.run = run
 
@@ -238,11 +157,12 @@ class Ledger:
             raise RecipeError(f"`answers` must be one per question. Got {len(answers)} for {len(questions)} instead.")
         if not questions:
             return
-        array = np.ascontiguousarray(answers)
+        array = np.asarray(answers)
+        array = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
         if array.dtype.kind not in "biuf":
             raise RecipeError(f"`answers` must be numbers. Got {array.dtype} instead.")
         payloads = dict(zip(questions, (row.tobytes() for row in array), strict=True))
-        with self._guarded(), self._transaction():
+        with self._writing():
             # Another process may have answered the same question meanwhile: what was released first stays the answer.
             fresh = {question: payload for question, payload in payloads.items() if self._kept(question) is None}
             body = {
@@ -254,11 +174,15 @@ class Ledger:
             }
             seq = self._append("release", body)
             self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", [(key, seq, value) for key, value in fresh.items()])
+        with self._guarded():
+            self._checkpoint("PASSIVE")  # so that the database alone is nearly whole when the process is killed
 
     def recall(self, questions: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         """Give the answers that were released before: they cost nothing again."""
         with self._guarded():
             kept = {question: row for question in questions if (row := self._kept(question)) is not None}
+            if max((seq for seq, _ in kept.values()), default=0) > self._head.length:  # written by a process that has died since
+                self._head.append(*self._last())
             bodies = {
                 seq: json.loads(self._db.execute("SELECT body FROM entries WHERE seq = ?", (seq,)).fetchone()[0])
                 for seq in {row[0] for row in kept.values()}
@@ -271,9 +195,11 @@ class Ledger:
     def note(self, **facts: str | int | float | None) -> None:
         """Write down a public fact of the run (what was tuned on what, a hash); it costs nothing."""
         for name, fact in facts.items():
+            if name == "run":
+                raise RecipeError("`run` must not be a note's: it is what `begin` was given. Got one instead.")
             if not (fact is None or isinstance(fact, (str, int)) or (isinstance(fact, float) and math.isfinite(fact))):
                 raise RecipeError(f"`{name}` of a note must be text, a finite number or None. Got {fact!r} instead.")
-        with self._guarded(), self._transaction():
+        with self._writing():
             self._append("note", {**facts, "run": self.run})
 
     def reveal(self, sealed: Sealed, *, reason: str) -> npt.NDArray[Any]:
@@ -301,29 +227,33 @@ class Ledger:
     def entries(self) -> list[Entry]:
         """Read all rows."""
         with self._guarded():
-            rows = self._db.execute("SELECT seq, kind, body, previous, hash FROM entries ORDER BY seq").fetchall()
-        return [Entry(seq, kind, json.loads(body), previous, digest) for seq, kind, body, previous, digest in rows]
+            return self._entries()
 
     @property
     def length(self) -> int:
         """Count the rows."""
         with self._guarded():
-            return int(self._db.execute("SELECT max(seq) FROM entries").fetchone()[0])
+            return self._last()[0]
 
     @property
     def head(self) -> str:
         """Give the newest row's hash: whoever keeps it can tell later whether rows are missing."""
         with self._guarded():
-            return str(self._db.execute("SELECT hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone()[0])
+            return self._last()[1]
 
     def export(self, path: Path) -> None:
         """Write the book as JSON lines, chain included, whole or not at all; it holds no private value."""
         lines = "".join(json.dumps(asdict(entry), sort_keys=True, ensure_ascii=False) + "\n" for entry in self.entries())
         write_whole(path, lines)
 
+    def check_place(self) -> None:
+        """Refuse to go on when a file of the ledger was deleted, moved or replaced, or has a second name: before publication."""
+        self._place.check()
+
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the files."""
         self._db.close()
+        self._head.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -333,12 +263,77 @@ class Ledger:
 
     # ── what happens inside ───────────────────────────────────────────────────────────────────────────────────────────
 
+    def _open(self, budget: Budget | None, heads: list[tuple[int, str]]) -> Budget:
+        """Open or create the database, and check it against all that is known of it. Another process may do the same."""
+        self._place.forget()
+        known = [*heads, *self._head.read()]  # before the database: a head is written after its row, so the row must be there
+        existed = self._place.found()
+        if not existed and (known or budget is None):
+            check_heads([], known)
+            raise LedgerError(f"`path` must be an existing book when no budget is given. Got {self.path.name} instead.")
+        self._db = sqlite3.connect(self.path, timeout=0.1, isolation_level=None)
+        try:
+            if not existed:  # SQLite gives the files beside a database the database's own mode
+                self.path.chmod(0o600)
+            self._place.remember()
+            self._db.execute("PRAGMA synchronous=FULL")
+            if self._blank():
+                check_heads([], known)
+                if budget is not None:
+                    with self._transaction():
+                        if self._blank():  # still: another process may have been first
+                            self._create(budget)
+            self._check_header()
+            self._finish_creation()
+            known += self._head.read()
+            with self._transaction("DEFERRED"):  # one snapshot: others may write meanwhile
+                found = self._verify(known)
+                last = self._last()
+            self._place.remember(*(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")))
+            if self.path.with_name(self.path.name + "-wal").stat().st_size:  # what a kill left beside the database
+                self._checkpoint("TRUNCATE")
+            if last[0] > self._head.length:
+                self._head.append(*last)
+            self._place.remember(self._head.path)
+        except (KeyError, TypeError, ValueError, RecursionError):  # a row without its fields, or not even JSON
+            self.close()
+            raise LedgerError("the book's rows must be those this version writes. Got others instead.") from None
+        except BaseException:
+            self.close()
+            raise
+        return found
+
+    def _finish_creation(self) -> None:
+        """Write the first head, then turn to WAL mode. So a database in WAL mode without a head file has lost it."""
+        if self._mode() != "wal":
+            with self._transaction():  # nobody changes the mode meanwhile
+                if self._mode() != "wal" and not self._head.read() and self._last()[0] == 1:
+                    self._head.append(*self._last())
+            mode = self._db.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            if mode != "wal":
+                raise LedgerError(f"`book` must lie on a disk that a write-ahead log works on. Got mode {mode!r} instead.")
+        if not self._head.read():
+            raise LedgerError(
+                f"`{self._head.path.name}` must lie beside the book. Got a book without it instead: "
+                "restore it with all files whose names begin with its own."
+            )
+
+    def _mode(self) -> str:
+        return str(self._db.execute("PRAGMA journal_mode").fetchone()[0])
+
+    def _checkpoint(self, manner: str) -> None:
+        """Copy what lies in the write-ahead log into the database, as far as other connections let it."""
+        self._db.execute(f"PRAGMA wal_checkpoint({manner})")
+
     @contextmanager
     def _guarded(self) -> Iterator[None]:
+        """Turn every failure of the disk or the database into one error, and look first whether the files are in place."""
         try:
+            if hasattr(self, "_place"):
+                self._place.check()
             yield
-        except sqlite3.Error as error:
-            reason = str(error)
+        except (sqlite3.Error, OSError) as error:
+            reason = " ".join(str(error).split())[:200]
         else:
             return
         raise LedgerError(
@@ -347,9 +342,19 @@ class Ledger:
         )
 
     @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Commit a transaction, and then what the head file knows of it."""
+        with self._guarded():
+            with self._transaction():
+                yield
+            self._head.append(*self._appended)
+            self._place.check()  # nothing is handed over when the file went away meanwhile
+
+    @contextmanager
     def _transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
-        self._db.execute(f"BEGIN {mode}")
         try:
+            _patiently(lambda: self._db.execute(f"BEGIN {mode}"))  # inside: an interrupt may come when the lock was just taken
+            self._place.check()
             yield
             self._db.execute("COMMIT")
         except BaseException:
@@ -360,7 +365,7 @@ class Ledger:
     def _blank(self) -> bool:
         return bool(self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0)
 
-    def _create(self, budget: Budget, purpose: str) -> None:
+    def _create(self, budget: Budget) -> None:
         for statement in _TABLES.strip().split(";\n"):
             self._db.execute(statement)
         self._db.execute(f"PRAGMA application_id={_APPLICATION}")
@@ -374,7 +379,6 @@ class Ledger:
                 "unit": budget.unit.name,
                 "unit_teachers": budget.unit.teachers,
                 "adjacency": str(budget.adjacency),
-                "purpose": purpose,
             },
         )
 
@@ -389,14 +393,25 @@ class Ledger:
         row = self._db.execute("SELECT seq, payload FROM answers WHERE question = ?", (question,)).fetchone()
         return None if row is None else (row[0], row[1])
 
+    def _last(self) -> tuple[int, str]:
+        seq, head = self._db.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone() or (0, GENESIS)
+        return int(seq), str(head)
+
     def _append(self, kind: str, body: dict[str, Any]) -> int:
-        last = self._db.execute("SELECT seq, hash FROM entries ORDER BY seq DESC LIMIT 1").fetchone() or (0, _GENESIS)
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        seq, text = last[0] + 1, _canonical(body)
-        self._db.execute(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (seq, at, kind, text, last[1], _digest(seq, kind, text, last[1]))
-        )
-        return int(seq)
+        length, previous = self._last()
+        try:
+            parse_json(text := canonical(body))  # what is written can be read again, in an export too
+        except ValueError:
+            raise RecipeError("`book` must be given text and finite numbers of 64 bits. Got others instead.") from None
+        seq, at = length + 1, datetime.now(UTC).isoformat(timespec="milliseconds")
+        head = digest(seq, kind, text, previous)
+        self._db.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?)", (seq, at, kind, text, previous, head))
+        self._appended = seq, head
+        return seq
+
+    def _entries(self) -> list[Entry]:
+        rows = self._db.execute("SELECT seq, kind, body, previous, hash FROM entries ORDER BY seq").fetchall()
+        return [Entry(seq, kind, json.loads(body), previous, head) for seq, kind, body, previous, head in rows]
 
     def _totals(self, run: str | None = None) -> list[tuple[Event, int]]:
         wanted = "SELECT event, sum(count) FROM totals WHERE ?1 IS NULL OR run = ?1 GROUP BY event ORDER BY event"
@@ -426,14 +441,20 @@ class Ledger:
         if self._db.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
             raise LedgerError(f"`book` must be a Tutelage ledger. Got another program's file, {self.path.name}, instead.")
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version == 1:
+            raise LedgerError(
+                f"`book` must have schema {SCHEMA}. Got schema 1 instead: its releases' guarantee did not hold, because one "
+                "unit could move many teachers (shards followed the order of rows). Take a new book and run again."
+            )
         if version != SCHEMA:
             raise LedgerError(f"`book` must have schema {SCHEMA}. Got schema {version} instead.")
 
-    def _verify(self) -> tuple[Budget, str]:
+    def _verify(self, known: list[tuple[int, str]]) -> Budget:
         """Check on opening that the book is whole and consistent."""
         if self._db.execute("PRAGMA quick_check(1)").fetchone()[0] != "ok":
             raise LedgerError("the book's pages must be undamaged. Got damaged ones instead.")
-        rows = self.entries()
+        rows = self._entries()
+        check_heads(rows, known)
         check_chain(rows)
         issued = self._db.execute("SELECT seq FROM sqlite_sequence WHERE name = 'entries'").fetchone()
         if issued is None or issued[0] != len(rows):
@@ -441,13 +462,12 @@ class Ledger:
         tally: dict[tuple[str, str], int] = {}
         for row in rows:
             for event, count in charges([row]):
-                key = str(row.body["run"]), _canonical(to_record(event))
+                key = str(row.body["run"]), canonical(to_record(event))
                 tally[key] = tally.get(key, 0) + count
         if tally != {(run, event): count for run, event, count in self._db.execute("SELECT run, event, count FROM totals")}:
             raise LedgerError("the book's totals must add up to its rows. Got others instead.")
         self._verify_answers(rows)
-        body = rows[0].body
-        return _budget(body), str(body["purpose"])
+        return _budget(rows[0].body)
 
     def _verify_answers(self, rows: Sequence[Entry]) -> None:
         """Hash what was released again, one release at a time: all answers together may be larger than memory."""
@@ -476,3 +496,15 @@ def _answers_digest(answers: Any) -> str:
         digest.update(f"{question} {len(payload)} ".encode())
         digest.update(payload)
     return digest.hexdigest()
+
+
+def _patiently(step: Callable[[], Any]) -> Any:
+    """Try again while others hold the lock. SQLite itself waits too, but not where it suspects a deadlock, and deaf to Ctrl-C."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.002)
