@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -260,6 +261,10 @@ def run(
         bool,
         typer.Option("--public-data", help="Patients of the folder who are drawn for the public pool and the test are public."),
     ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="The ledger that all runs on the same data share; its budget covers them together (default: its own)."),
+    ] = None,
     device: Device = "auto",
     engine: Engine = "auto",
     as_json: AsJson = False,
@@ -267,8 +272,12 @@ def run(
     """Carry out a recipe: teachers, the curator, a student, its controls, a guarantee and a report."""
     from tutelage.recipes.run import unanswered
     from tutelage.recipes.shelf import taken
+    from tutelage.runs import RunFolder
 
-    read, chosen = taken(recipe), {"data": data, "public_data": public_data, "device": device, "engine": engine}
+    read = taken(recipe)
+    if resume:
+        RunFolder(folder).check_there()
+    chosen = {"data": data, "public_data": public_data, "device": device, "engine": engine, "ledger": ledger}
     outcome = _carried_out(read, folder, resume=resume, quiet=as_json, chosen=chosen)
     said = unanswered(read, outcome)
     if as_json:
@@ -329,50 +338,110 @@ def _announced(recipe: Any) -> str:
 
 def _carried_out(recipe: Any, folder: Path, *, resume: bool, quiet: bool, chosen: dict[str, Any] | None = None) -> Any:
     from tutelage.recipes.run import run as carry_out
-    from tutelage.report.page import report as write_report
+    from tutelage.report.page import pages
 
     with _bars(quiet) as say:
-        outcome = carry_out(recipe, folder, resume=resume, progress=say, **(chosen or {}))
-    write_report(outcome.folder, name=recipe.name)
-    return outcome
+        named = functools.partial(pages, name=recipe.name)
+        return carry_out(recipe, folder, resume=resume, pages=named, progress=say, **(chosen or {}))
 
 
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     name: Annotated[str | None, typer.Option(help="Title of the page (default: the folder's name).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the public page there and change nothing in RUN, which may be read-only.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run's report again: release/report.html, and private/report.html with what stays inside."""
+    """Write a run's report again, with its row in the manifest; private/report.html is for what stays inside."""
     from tutelage.report.page import report as write_report
 
-    place = write_report(folder, name=name)
+    place = out or write_report(folder, name=name).report
+    if out is not None:
+        write_report(folder, name=name, out=out)
     if as_json:
-        _emit({"report": str(place.report)})
+        _emit({"report": str(place)})
         return
-    _say(f"wrote {place.report}")
+    _say(f"wrote {place}")
 
 
 @app.command()
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its release alone.")], as_json: AsJson = False
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or releases alone. Several must share one ledger.")
+    ],
+    as_json: AsJson = False,
 ) -> None:
-    """Price a run again from its book alone with another accountant (dp-accounting), and check the book's chain."""
+    """Check a release: its files, its ledger, and ε again by another accountant (dp-accounting). Several also together."""
     from tutelage.verification import verify as check
+    from tutelage.verification import verify_together
 
-    verdict = check(folder)
+    verdicts, together = ([check(folders[0])], None) if len(folders) == 1 else verify_together(folders)
     if as_json:
-        figures = {k: ("infinity" if isinstance(v, float) and math.isinf(v) else v) for k, v in vars(verdict).items()}
-        _emit({"verified": True, **figures})
+        plain = [{"verified": True, **_written(vars(verdict))} for verdict in verdicts]
+        _emit(plain[0] if together is None else {"verified": True, "releases": plain, "together": _written(vars(together))})
         return
-    table = _table("verified", "what", "found", numbers=False)
-    table.add_row("ε claimed", _promised(verdict.claimed_epsilon))
-    table.add_row("ε recomputed from the book", f"{_promised(verdict.recomputed_epsilon)} ({verdict.accountant})")
-    table.add_row("δ", _promised(verdict.delta))
-    table.add_row("chain", f"{verdict.rows} rows unbroken, {verdict.events:,} events")
-    table.add_row("book", "equal to the one under private/" if verdict.against_private_book else "the export alone")
-    table.add_row("head", verdict.head)
+    for folder, verdict in zip(folders, verdicts, strict=True):
+        table = _table("verified" if together is None else f"verified: {folder}", "what", "found", numbers=False)
+        table.add_row(
+            "ε claimed",
+            f"{_promised(verdict.claimed_epsilon)} ({'what was charged' if verdict.quotes == 'cost' else 'the budget'})",
+        )
+        table.add_row("ε recomputed from the book", f"{_promised(verdict.recomputed_epsilon)} ({verdict.accountant})")
+        table.add_row("δ", _promised(verdict.delta))
+        table.add_row("chain", f"{verdict.rows} rows unbroken, {verdict.events:,} events")
+        table.add_row("book", "the one under private/ begins with it" if verdict.against_private_book else "the export alone")
+        table.add_row("head", verdict.head)
+        table.add_row("SHA-256 of the manifest", verdict.manifest)
+        _console().print(table)
+        _say("Not checked, on the word of whoever made the release:")
+        for word in verdict.unbound:
+            _say(f"  {word}")
+        if not verdict.against_private_book:
+            _say("Compare the SHA-256 of the manifest with the one that the data's owner prints: it binds every file.")
+    if together is not None:
+        _say(
+            f"Together: one ledger, ε {_promised(together.epsilon)} of {_promised(together.budget_epsilon)} spent; "
+            "its budget holds for all of them."
+        )
+
+
+def _written(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: "infinity" if isinstance(one, float) and math.isinf(one) else one for name, one in found.items()}
+
+
+@app.command()
+def ledger(
+    file: Annotated[Path, typer.Argument(help="The ledger of a data set, which its owner alone can read.")],
+    epsilon: Annotated[float | None, typer.Option(help="Open a new ledger with this ε for all runs together.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ of a new ledger.")] = None,
+    unit: Annotated[str, typer.Option(help="record, patient or institution: the unit of a new ledger.")] = "record",
+    unit_teachers: Annotated[int, typer.Option(help="How many teachers one unit's data can reach, in a new ledger.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the runs on a data set have spent of their budget, or open a ledger for them."""
+    from tutelage import sharing
+    from tutelage.privacy.ledger import Budget
+
+    if (epsilon is None) != (delta is None):
+        raise RecipeError("`epsilon` and `delta` must be given together, to open a new ledger. Got one of them instead.")
+    if epsilon is not None and delta is not None:
+        if file.exists():
+            raise RecipeError(f"`file` must be a new one where a ledger is opened. Got {file.name!r}, which exists, instead.")
+        sharing.owned(file, Budget(epsilon, delta, Unit(unit, unit_teachers))).close()
+    found = sharing.summary(file)
+    if as_json:
+        _emit({**found, "spent_epsilon": _written(found)["spent_epsilon"]})
+        return
+    table = _table("ledger", "what", "found", numbers=False)
+    table.add_row("budget", f"ε {_promised(found['budget_epsilon'])}, δ {_promised(found['delta'])}")
+    table.add_row("unit", found["unit"])
+    table.add_row("ε spent", _promised(found["spent_epsilon"]))
+    table.add_row("runs", ", ".join(run[:12] for run in found["runs"]) or "none")
+    table.add_row("head", f"{found['head']} ({found['rows']} rows)")
     _console().print(table)
+    _say("What was spent is for planning. Where several runs share the ledger, each quotes the budget.")
 
 
 # ── reproduce ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -163,6 +163,11 @@ class RunFolder:
         mine = self._state.exists() or os.path.exists(self.private / "book.sqlite")
         return mine or (self.published.is_dir() and any(self.published.iterdir()))
 
+    @property
+    def finished(self) -> bool:
+        """Tell whether a release was published here."""
+        return (self.published / "guarantee.json").is_file()
+
     def create(self, *, resume: bool = False) -> RunFolder:
         """Make the folders of a run that is begun, or of one that is there."""
         with self._writable():
@@ -177,19 +182,30 @@ class RunFolder:
         return self
 
     def check(self, *, resume: bool) -> None:
-        """Refuse to go on where no run is, and to begin where one is, or among files that would be taken for a run's."""
+        """Refuse to begin where a run is, or among other files, and to go on with a release whose ledger is not here.
+
+        Where `resume` finds no run, one begins: a script can be run again. The command line asks `check_there` first.
+        """
         name = repr(self.root.name)
         if resume:
-            if not self.private.is_dir():
+            if self.begun and not self.state:
                 raise RecipeError(
-                    f"`out` must hold a run to go on with. Got {name}, which holds no folder private/, instead; "
-                    "leave --resume out to begin one."
+                    f"`out` must hold private/run.json beside its release, to go on. Got {name} without it instead: "
+                    "what was spent is not known."
                 )
             return
         if self.begun:
             raise RecipeError(f"`out` must be a new folder, or say --resume to go on. Got {name}, which holds a run, instead.")
         if self.root.is_dir() and {entry.name for entry in self.root.iterdir()} - {"private", "release"}:
             raise RecipeError(f"`out` must be a new or an empty folder. Got {name}, which holds other files, instead.")
+
+    def check_there(self) -> None:
+        """Refuse to go on where no run was begun: the name may be mistyped, and another run would spend the budget again."""
+        if not self.private.is_dir():
+            raise RecipeError(
+                f"`out` must hold a run to go on with. Got {self.root.name!r}, which holds no folder private/, instead; "
+                "leave --resume out to begin one."
+            )
 
     def reopen(self) -> None:
         """Take a published release back: by one rename, so that its guarantee is gone before anything is written.
@@ -211,6 +227,7 @@ class RunFolder:
         digest = manifest.write(self.draft)
         ledger.note(manifest=digest)
         self.keep(ledger, ledger.run)
+        ledger.check_place()  # a release whose ledger has gone would be the last that anybody can account for
         os.rename(self.draft, self.published)
         sync_folder(self.private)
         sync_folder(self.root)
@@ -220,7 +237,7 @@ class RunFolder:
     def existing(self) -> RunFolder:
         """Enter a finished run: by its folder, or by its release, which may lie anywhere under any name."""
         found = self if self.published.is_dir() else self._entered()
-        if os.path.isfile(found.published / "guarantee.json"):
+        if found.finished:
             return found
         if os.path.exists(found._state) or os.path.exists(found.private / "book.sqlite"):
             raise RecipeError(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.ledger import Budget, Ledger
@@ -26,31 +27,17 @@ def ledger_of(folder: RunFolder, budget: Budget, shared: str | os.PathLike[str] 
             raise LedgerError("`ledger` must be the one that this run was begun with. Got another instead.")
         place = given
         _check_outside(folder, place)
-    heads = folder.heads
-    if heads and not place.exists():
-        raise LedgerError(
-            f"`ledger` must be the file that this run has charged. Got none named {place.name!r} instead: without it what was "
-            "spent is not known, and nothing may be asked."
-        )
-    with owned(place, budget, own=place == folder.private / "book.sqlite", heads=heads) as ledger:
+    with owned(place, budget, own=place == folder.private / "book.sqlite", heads=folder.heads) as ledger:
         yield ledger
 
 
-def owned(place: Path, budget: Budget, *, own: bool, heads: list[tuple[int, str]] | None = None) -> Ledger:
+def owned(place: Path, budget: Budget, *, own: bool = False, heads: list[tuple[int, str]] | None = None) -> Ledger:
     """Open a ledger that its owner alone can read; where there is none yet, make it with this budget."""
-    if not place.exists():  # SQLite gives the files beside a ledger the ledger's own mode
-        try:
-            os.close(os.open(place, os.O_RDWR | os.O_CREAT, 0o600))
-        except OSError as error:
-            raise RecipeError(
-                f"`ledger` must be a file that can be written. Got «{error.strerror}» for {place} instead."
-            ) from None
-    if not own and place.stat().st_mode & 0o077:
+    fresh = not place.exists() or not place.stat().st_size
+    if not (own or fresh) and place.stat().st_mode & 0o077:
         raise RecipeError(f"`ledger` must be readable by its owner alone: chmod 600. Got wider rights on {place.name!r} instead.")
-    fresh = place.stat().st_size == 0
-    ledger = Ledger(place, budget if own or fresh else None)
+    ledger = Ledger(place, budget if own or fresh else None, heads=heads or [])
     try:
-        _check_heads(ledger, heads or [])
         _check_budget(budget, ledger.budget)
     except BaseException:
         ledger.close()
@@ -65,12 +52,6 @@ def _check_outside(folder: RunFolder, place: Path) -> None:
             raise RecipeError("`ledger` must lie outside of the release. Got a place inside instead.")
 
 
-def _check_heads(ledger: Ledger, heads: list[tuple[int, str]]) -> None:
-    rows = ledger.entries()
-    if any(length > len(rows) or rows[length - 1].hash != head for length, head in heads):
-        raise LedgerError("`ledger` must hold every row that this run has seen. Got an older or another one instead.")
-
-
 def _check_budget(budget: Budget, whole: Budget) -> None:
     """Refuse a run that the ledger does not speak about, or that may spend more than all runs together."""
     for name in ("delta", "unit", "adjacency"):
@@ -78,3 +59,19 @@ def _check_budget(budget: Budget, whole: Budget) -> None:
             raise LedgerError(f"`{name}` must be the ledger's, {getattr(whole, name)}. Got {getattr(budget, name)} instead.")
     if budget.epsilon > whole.epsilon:
         raise LedgerError(f"`epsilon` must be at most the ledger's, {whole.epsilon:g}. Got {budget.epsilon:g} instead.")
+
+
+def summary(place: Path) -> dict[str, Any]:
+    """Give a ledger's budget, what was spent of it so far, and the runs that share it. All of it is public."""
+    with Ledger(place) as ledger:
+        return {
+            "budget_epsilon": ledger.budget.epsilon,
+            "delta": ledger.budget.delta,
+            "unit": ledger.budget.unit.name,
+            "unit_teachers": ledger.budget.unit.teachers,
+            "adjacency": str(ledger.budget.adjacency),
+            "spent_epsilon": ledger.spent().epsilon,
+            "runs": list(dict.fromkeys(run for run, _ in ledger.starts())),
+            "rows": ledger.length,
+            "head": ledger.head,
+        }
