@@ -118,6 +118,11 @@ class Remembered:
     places: dict[bytes, int]
     codec: Any = None
 
+    @property
+    def key(self) -> str:
+        """Describe this to the ledger's names of questions: a sealed value has no other description."""
+        return f"Remembered({self.codec!r})"
+
     @classmethod
     def of(cls, teachers: Any, inputs: np.ndarray) -> Remembered:
         """Let the teachers vote once."""

@@ -572,9 +572,7 @@ def test_an_export_that_was_tampered_with_is_refused(exported: Path, change: Cal
         check_chain(read_lines(exported))
 
 
-@pytest.mark.parametrize(
-    ("field", "value"), [("kind", None), ("body", math.nan), ("body", []), ("seq", "1"), ("hash", 0)]
-)
+@pytest.mark.parametrize(("field", "value"), [("kind", None), ("body", math.nan), ("body", []), ("seq", "1"), ("hash", 0)])
 def test_a_row_of_the_wrong_types_is_a_break(exported: Path, field: str, value: Any) -> None:
     rows = read_lines(exported)
     rows[2] = Entry(**{**vars(rows[2]), field: value})

@@ -23,7 +23,7 @@ SURE = 40.0  # so little noise that the positions are right: a wrong one has a c
 class Same:
     """Send codes as they are."""
 
-    bound = BOUND
+    bound, key = BOUND, "same"
 
     def encode(self, predictions: Any) -> Any:
         return predictions

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -23,11 +25,15 @@ from tutelage.privacy.units import Adjacency
 Array = npt.NDArray[Any]
 
 UNANSWERED = -1
+_UNCLEAR = re.compile(r"\b0x[0-9a-fA-F]{5,}\b|[ \n,]\.\.\.[ \n,]")  # a memory address; what NumPy writes for elements that it leaves out
 _VALUES = 1 << 27  # numbers of all teachers' masks or ballots in memory at once, 1 GiB: volumes are asked about in parts
 
 
 class Teachers(Protocol):
-    """Models that each saw one shard."""
+    """Models that each saw one shard. A public text `key` may describe their kind and settings, never data.
+
+    It enters the names of questions, so that other teachers' answers are not given again. Without one, their class does.
+    """
 
     def vote(self, inputs: Array) -> Sealed:
         """Give every teacher's prediction for every input, sealed: (teachers, queries, ...).
@@ -67,6 +73,8 @@ class Curator:
     before it reads and the ledger refuses what does not fit. `screen` is a first step that decides which questions are
     answered at all (Confident- and Interactive-GNMax); each step is charged before that step reads. `selection` is a first step
     that decides which coordinates of an answer are let out (the sparse vector technique), the others are 0.
+    `salt` is a public text that tells this ensemble from others on the same ledger (its shards' key, its settings): a question
+    that was answered before is given again, free, only where salt, teachers, codec and all steps are the same.
     """
 
     def __init__(
@@ -78,12 +86,18 @@ class Curator:
         *,
         screen: ThresholdTest | None = None,
         selection: AboveThreshold | None = None,
+        salt: str = "",
         private: Path | None = None,
     ) -> None:
+        if not isinstance(salt, str):
+            raise RecipeError(f"`salt` must be a text. Got {type(salt).__name__} instead.")
+        if not callable(getattr(teachers, "vote", None)):
+            raise RecipeError(f"`teachers` must have a method `vote`. Got {type(teachers).__name__} without one instead.")
         self.teachers, self.codec, self.mechanism, self.ledger, self.screen = teachers, codec, mechanism, ledger, screen
-        self.selection = selection
+        self.selection, self.salt = selection, salt
         self._private = private
         self._check_steps()
+        self._described()  # what cannot be described is refused now, and not after a charge
         if private is not None:
             if "private" not in private.resolve().parts:
                 raise Unsealed("`private` must lie in a folder named 'private'. Got one outside instead.")
@@ -188,7 +202,10 @@ class Curator:
         return self._means(ballots.map(lambda opened: np.where(chosen, opened, 0.0))) * chosen
 
     def _ballots(self, inputs: Array, codec: Codec) -> Sealed:
-        ballots = quietly("vote", lambda: self.teachers.vote(inputs)).map(codec.encode)
+        votes = quietly("vote", lambda: self.teachers.vote(inputs))
+        if not isinstance(votes, Sealed):
+            raise RecipeError(f"`vote` must give a Sealed value. Got {type(votes).__name__} instead, withheld.")
+        ballots = votes.map(codec.encode)
         if ballots.shape[1:2] != (len(inputs),):
             raise DataError(f"`vote` must give (teachers, {len(inputs)}, ...) for as many inputs. Got {ballots.shape} instead.")
         return ballots
@@ -217,12 +234,28 @@ class Curator:
         return self.codec.seeing(inputs) if isinstance(self.codec, Sighted) else self.codec
 
     def _questions(self, inputs: Array, baseline: Array | None) -> list[str]:
-        """Name each question by what is asked and how: the input's bytes, the codec, the mechanism."""
-        steps = f"{self.mechanism!r}|{self.screen!r}" + ("" if self.selection is None else f"|{self.selection!r}")
-        manner = f"{self.codec!r}|{steps}|{inputs.dtype.str}|{inputs.shape[1:]}".encode()
+        """Name each question by what is asked, of whom and how: the input's bytes, and everything that makes the answer."""
+        manner = json.dumps([self._described(), inputs.dtype.str, inputs.shape[1:], baseline is not None]).encode()
         rows = np.ascontiguousarray(inputs)
         beside = [b""] * len(rows) if baseline is None else [row.tobytes() for row in np.ascontiguousarray(baseline)]
         return [hashlib.sha256(manner + row.tobytes() + extra).hexdigest() for row, extra in zip(rows, beside, strict=True)]
+
+    def _described(self) -> list[str]:
+        """Describe all that makes an answer, the same in every process: as a list, in which no two meanings run together."""
+        kind = type(self.teachers)
+        teachers = getattr(self.teachers, "key", None)
+        steps = {"codec": self.codec, "mechanism": self.mechanism, "screen": self.screen, "selection": self.selection}
+        told = {"teachers": teachers if isinstance(teachers, str) else f"{kind.__module__}.{kind.__qualname__}"}
+        for name, step in steps.items():
+            key = getattr(step, "key", None)
+            told[name] = key if isinstance(key, str) else repr(step)
+        for name, text in told.items():
+            if _UNCLEAR.search(text):
+                raise RecipeError(
+                    f"`{name}` must have a public `key`, or a `__repr__` without memory addresses and left-out elements. "
+                    f"Got {type(getattr(self, name)).__name__} without instead."
+                )
+        return [self.salt, *told.values()]
 
     # ── the sealed account ────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -334,7 +367,8 @@ class Curator:
                 f"`order` must be below 1/(1 − e^(−2·beta)) = {-1 / math.expm1(-2 * release.beta):g}. Got {order!r} instead."
             )
         answered = [pair for pair in self.ledger.totals() if not isinstance(pair[0], SmoothRelease)]
-        question = hashlib.sha256(f"sanitised|{release!r}|{order!r}|{answered!r}".encode()).hexdigest()
+        asked = json.dumps(["sanitised", self._described(), repr(release), repr(order), repr(answered)])
+        question = hashlib.sha256(asked.encode()).hexdigest()
         known = self.ledger.recall([question])
         if question not in known:
             self._files()  # refuse before the charge when there is nothing to price
