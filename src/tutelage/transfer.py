@@ -126,7 +126,8 @@ def transfer(
     with folder.locked():
         run = _name(folder, purpose)
         with ledger_of(folder, budget, ledger) as book:
-            curator = Curator(teachers, codec, mechanism, book, screen=screen, selection=selection, private=folder.private)
+            steps = {"screen": screen, "selection": selection, "private": folder.private, "salt": run}
+            curator = Curator(teachers, codec, mechanism, book, **steps)
             _check_room(curator, run)
             folder.reopen()
             about = guarantees.intended(

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.walk.tiny import CLASSES, QUESTIONS, Killed, MeanTeachers, clouds, kill_after, tiny_run
+from tests.walk.tiny import CLASSES, QUESTIONS, Killed, MeanTeachers, clouds, kill_after, promised, tiny_run
 
 import tutelage as tt
 from tutelage.asking import class_shares
@@ -20,6 +20,7 @@ from tutelage.data.digits import digits
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Ledger, charges
+from tutelage.runs import RunFolder
 from tutelage.students.questions import Uncertain
 from tutelage.transfer import Outcome
 from tutelage.verification import verify
