@@ -1,9 +1,10 @@
-"""Kill real labelling runs at random moments, and race processes for the last question that a book can afford.
+"""Kill real labelling runs at random moments, race processes for the last question, and let many create one book together.
 
 A program of its own, so that it forks from one quiet thread: the tests and benchmarks/ledger.py start it and read its JSON.
 
     python tests/privacy/crashes.py kills --folder /tmp/k --count 500 [--door late-charge|late-keep]
     python tests/privacy/crashes.py race  --folder /tmp/r --processes 16 --room 100 --tries 10
+    python tests/privacy/crashes.py create --folder /tmp/c --processes 8 --rounds 200
 """
 
 from __future__ import annotations
@@ -262,10 +263,44 @@ def race(folder: Path, processes: int, room: int, tries: int) -> dict[str, Any]:
     }
 
 
+# ── creations ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def creations(folder: Path, processes: int, rounds: int) -> dict[str, Any]:
+    """Let `processes` create one book at the same moment, each charge once and keep an answer, `rounds` times."""
+    folder.mkdir(parents=True, exist_ok=True)
+    failed = wrong = 0
+    started = time.perf_counter()
+    for turn in range(rounds):
+        book, (gate, opener) = folder / f"{turn}.sqlite", os.pipe()
+
+        def run(book: Path = book, gate: int = gate, opener: int = opener) -> None:
+            os.close(opener)
+            os.read(gate, 1)
+            with Ledger(book, BUDGET) as ledger:
+                ledger.charge(MECHANISM.event())
+                ledger.keep([str(os.getpid())], np.array([os.getpid()]))
+
+        children = [_forked(run) for _ in range(processes)]
+        os.close(gate)
+        os.close(opener)
+        failed += sum(os.waitpid(child, 0)[1] != 0 for child in children)
+        with Ledger(book) as ledger:
+            whole = ledger.length == 1 + 2 * processes and dict(ledger.totals()) == {MECHANISM.event(): processes}
+            wrong += not (whole and len(ledger.recall([str(child) for child in children])) == processes)
+    return {
+        "processes": processes,
+        "rounds": rounds,
+        "failed": failed,
+        "wrong": wrong,
+        "seconds": round(time.perf_counter() - started, 2),
+    }
+
+
 def main() -> None:
     """Do what the command line says and print JSON."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=("kills", "race"))
+    parser.add_argument("what", choices=("kills", "race", "create"))
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--count", type=int, default=500)
     parser.add_argument("--door", choices=tuple(DOORS), default="curator")
@@ -274,9 +309,12 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=16)
     parser.add_argument("--room", type=int, default=1)
     parser.add_argument("--tries", type=int, default=1)
+    parser.add_argument("--rounds", type=int, default=1)
     given = parser.parse_args()
     if given.what == "kills":
         result = kills(given.folder, given.count, given.door, given.seed, given.until)
+    elif given.what == "create":
+        result = creations(given.folder, given.processes, given.rounds)
     else:
         result = race(given.folder, given.processes, given.room, given.tries)
     json.dump(result, sys.stdout)

@@ -25,9 +25,7 @@ from tutelage.privacy.units import Adjacency
 Array = npt.NDArray[Any]
 
 UNANSWERED = -1
-_UNCLEAR = re.compile(
-    r"\b0x[0-9a-fA-F]{5,}\b|[ \n,]\.\.\.[ \n,]"
-)  # a memory address; what NumPy writes for elements that it leaves out
+_UNCLEAR = re.compile(r"\b0x[0-9a-fA-F]{5,}\b|[ \n,]\.\.\.[ \n,]")  # a memory address; elements that NumPy leaves out
 _VALUES = 1 << 27  # numbers of all teachers' masks or ballots in memory at once, 1 GiB: volumes are asked about in parts
 
 

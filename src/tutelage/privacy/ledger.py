@@ -247,8 +247,14 @@ class Ledger:
         write_whole(path, lines)
 
     def check_place(self) -> None:
-        """Refuse to go on when a file of the ledger was deleted, moved or replaced, or has a second name: before publication."""
-        self._place.check()
+        """Refuse to publish when a file of the ledger was deleted, moved, replaced or overwritten, or has a second name.
+
+        Every transaction looks at the files too. This opens them anew, as the next run will.
+        """
+        with self._guarded():
+            last = self._last()
+            Ledger(self.path, heads=[last]).close()
+            self._place.check()
 
     def close(self) -> None:
         """Let go of the files."""
