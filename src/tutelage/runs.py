@@ -56,6 +56,7 @@ class RunFolder:
         self.strong = self.private / "strong.npy"
         self.stages = self.private / "stages.npy"
         self.pictures = self.private / "pictures.npy"
+        self.failed_controls = self.private / "controls-failed.txt"
         self.inside_report = self.private / "report.html"
         self.inside_data = self.private / "data.json"
         self._state = self.private / "run.json"
@@ -182,7 +183,7 @@ class RunFolder:
         return self
 
     def check(self, *, resume: bool) -> None:
-        """Refuse to begin where a run is, or among other files, and to go on with a release whose ledger is not here.
+        """Refuse to begin where a run is, and to go on with a release whose ledger is not here.
 
         Where `resume` finds no run, one begins: a script can be run again. The command line asks `check_there` first.
         """
@@ -196,8 +197,6 @@ class RunFolder:
             return
         if self.begun:
             raise RecipeError(f"`out` must be a new folder, or say --resume to go on. Got {name}, which holds a run, instead.")
-        if self.root.is_dir() and {entry.name for entry in self.root.iterdir()} - {"private", "release"}:
-            raise RecipeError(f"`out` must be a new or an empty folder. Got {name}, which holds other files, instead.")
 
     def check_there(self) -> None:
         """Refuse to go on where no run was begun: the name may be mistyped, and another run would spend the budget again."""

@@ -147,7 +147,7 @@ def transfer(
             _release(folder, task, model, answers)
             scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
             if judged and test is not None and controls:
-                quietly("controls", lambda: task.controls(teachers, private, answers, test, other, folder, say), ours=Error)
+                _score_controls(folder, lambda: task.controls(teachers, private, answers, test, other, folder, say))
                 say("scoring the controls", 1, 1)
             exposed = folder.read_controls() if benchmark else {}
             _note(declared, book)
@@ -164,6 +164,18 @@ def transfer(
                 pages(folder)
             folder.publish(book)
     return Outcome(model, folder, answers, document, scores)
+
+
+def _score_controls(folder: RunFolder, score: Callable[[], None]) -> None:
+    """Score what private data gives without noise. If that fails, the owner reads so under `private/`, and nobody else.
+
+    One private record could make a control fail. It must not decide whether there is a release.
+    """
+    folder.failed_controls.unlink(missing_ok=True)
+    try:
+        quietly("controls", score, ours=Error)
+    except Error as error:
+        folder.write_inside(folder.failed_controls, f"{error}\n")
 
 
 def _name(folder: RunFolder, purpose: str) -> str:
