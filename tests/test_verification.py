@@ -327,7 +327,7 @@ def finished(root: Path, pairs: list[tuple[Event, int]]) -> RunFolder:
     folder = RunFolder(root).create()
     about = intended(task="labels", adaptive=False, units=None, roster=None, shards="given", ledger="own")
     with Ledger(folder.book, tt.Budget(2e4, 1e-7)) as ledger:
-        ledger.begin("run", plan=planned({**about, "plan": {}}))
+        ledger.begin("run", plan=planned(about))
         for event, count in pairs:
             ledger.charge(event, count=count)
         ledger.export(folder.exported_book)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import sys
 from pathlib import Path
@@ -13,20 +12,16 @@ from typing import Annotated, Any
 import typer
 from click.core import ParameterSource
 
-from tutelage import __version__, outcomes, planning
+from tutelage import __version__, outcomes, planning, solving
 from tutelage.console import Commands, unforeseen
 from tutelage.console import bars as _bars
 from tutelage.console import console as _console
 from tutelage.console import emit as _emit
-from tutelage.console import figure as _figure
-from tutelage.console import promised as _promised
 from tutelage.console import say as _say
 from tutelage.console import table as _table
 from tutelage.console import warn as _warn
-from tutelage.privacy import accounting
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
-from tutelage.rounding import percent as _percent
 
 app = typer.Typer(
     name="tutelage",
@@ -129,13 +124,13 @@ def plan(
         _only(context, "votes", "bound", "queries", "sigma", "epsilon", "delta", "unit", "unit_teachers", "records")
         # A noisy max is a Gaussian answer of sensitivity √2 per teacher that a unit reaches, whatever the number of teachers.
         asked = planning.MeanPlan(1, queries, sigma, epsilon, delta, "onehot", 2, 1.0, whom)
-        _plan_votes(asked, records, as_json)
+        solving.show_votes(asked, records, as_json=as_json)
     else:
         if bound not in BOUNDS:
             raise RecipeError(f"`bound` must be one of {', '.join(BOUNDS)} or votes. Got {bound!r} instead.")
         size, side = _norm(norm), _adjacency(adjacency)
         asked = planning.MeanPlan(teachers, queries, sigma, epsilon, delta, bound, dimension, size, whom, side)
-        _plan_means(asked, records, plots, plot_format, as_json)
+        solving.show_means(asked, records, plots, plot_format, as_json=as_json)
 
 
 def _only(context: typer.Context, what: str, *allowed: str) -> None:
@@ -161,89 +156,6 @@ def _adjacency(text: str) -> Adjacency:
         return Adjacency(text)
     except ValueError:
         raise RecipeError(f"`adjacency` must be 'replace-one' or 'add-remove'. Got {text!r} instead.") from None
-
-
-def _plan_means(asked: planning.MeanPlan, records: int | None, plots: Path | None, form: str, as_json: bool) -> None:
-    unknown, solved = asked.missing(), asked.solved()
-    views = planning.side_by_side(asked)
-    said = planning.warnings(solved.epsilon or 0.0, solved.delta or 0.0, records)
-    files = _plan_plots(solved, plots, form) if plots is not None else []
-    if as_json:
-        _emit(
-            {
-                "solved_for": unknown,
-                unknown: getattr(solved, unknown),
-                "mu": solved.mu(),
-                "plan": _plain(solved),
-                "by_adjacency": {name: None if view is None else {**_plain(view), "mu": view.mu()} for name, view in views},
-                "warnings": said,
-                "plots": [str(file) for file in files],
-            }
-        )
-        return
-    table = _table(
-        f"solved for {unknown}", "neighbours", "K", "N", "σ on the mean", "ε", "δ", "norm", "μ", "best attack at 0.1 % FPR"
-    )
-    for name, view in views:
-        table.add_row(name, *(["no solution"] if view is None else _figures(view)))
-    _console().print(table)
-    show = _promised if unknown in ("epsilon", "delta") else _figure
-    _say(f"{unknown} = {show(getattr(solved, unknown))} for {asked.adjacency}, unit {asked.unit.name}", style="bold")
-    _warn(said)
-    for file in files:
-        _say(f"plot: {file}")
-
-
-def _plain(view: planning.MeanPlan) -> dict[str, Any]:
-    names = ("teachers", "queries", "sigma", "epsilon", "delta", "bound", "dimension", "norm")
-    return {**{name: getattr(view, name) for name in names}, "unit": view.unit.name, "adjacency": str(view.adjacency)}
-
-
-def _figures(view: planning.MeanPlan) -> list[str]:
-    given, price = (view.teachers, view.queries, view.sigma), (view.epsilon, view.delta)
-    cells = [*map(_figure, given), *map(_promised, price), _figure(view.norm), _promised(view.mu())]
-    return [*cells, _percent(accounting.implied_tpr(view.mu(), 1e-3))]
-
-
-def _plan_plots(solved: planning.MeanPlan, folder: Path, form: str) -> list[Path]:
-    import numpy as np
-
-    from tutelage.report import plots
-
-    if form not in ("svg", "png"):
-        raise RecipeError(f"`format` must be 'svg' or 'png'. Got {form!r} instead.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecipeError(f"`plots` must be a folder that can be written. Got «{error.strerror}» for {folder} instead.") from None
-    k, sigma, epsilon = solved.teachers or 1, solved.sigma or 1.0, solved.epsilon or 1.0
-    figures = {
-        "epsilon_against_teachers": plots.epsilon_against_teachers(solved, np.arange(max(2, k // 2), max(101, 4 * k))),
-        "queries_against_epsilon": plots.queries_against_epsilon(
-            solved, [sigma / 4, sigma / 2, sigma, 2 * sigma, 4 * sigma], np.geomspace(0.1, 20, 100)
-        ),
-        "sigma_against_queries": plots.sigma_against_queries(
-            solved, sorted({1.0, 2.0, 4.0, 8.0, epsilon}), np.geomspace(1, 1e5, 100)
-        ),
-    }
-    files = [folder / f"{name}.{form}" for name in figures]
-    for file, figure in zip(files, figures.values(), strict=True):
-        plots.save(figure, file)
-    return files
-
-
-def _plan_votes(asked: planning.MeanPlan, records: int | None, as_json: bool) -> None:
-    unknown, solved = asked.missing(), asked.solved()
-    said = planning.warnings(solved.epsilon or 0.0, solved.delta or 0.0, records)
-    if as_json:
-        _emit({"solved_for": unknown, unknown: getattr(solved, unknown), "mu": solved.mu(), "method": "gnmax", "warnings": said})
-        return
-    table = _table(f"GNMax, solved for {unknown}", "N", "σ on counts", "ε", "δ", "μ", "best attack at 0.1 % FPR")
-    given, price = (solved.queries, solved.sigma), (solved.epsilon, solved.delta, solved.mu())
-    best = _percent(accounting.implied_tpr(solved.mu(), 1e-3))
-    table.add_row(*map(_figure, given), *map(_promised, price), best)
-    _console().print(table)
-    _warn(said)
 
 
 # ── run, demo, report, verify ─────────────────────────────────────────────────────────────────────────────────────────
@@ -379,36 +291,9 @@ def verify(
 
     verdicts, together = ([check(folders[0])], None) if len(folders) == 1 else verify_together(folders)
     if as_json:
-        plain = [{"verified": True, **_written(vars(verdict))} for verdict in verdicts]
-        _emit(plain[0] if together is None else {"verified": True, "releases": plain, "together": _written(vars(together))})
+        _emit(outcomes.verified(verdicts, together))
         return
-    for folder, verdict in zip(folders, verdicts, strict=True):
-        table = _table("verified" if together is None else f"verified: {folder}", "what", "found", numbers=False)
-        table.add_row(
-            "ε claimed",
-            f"{_promised(verdict.claimed_epsilon)} ({'what was charged' if verdict.quotes == 'cost' else 'the budget'})",
-        )
-        table.add_row("ε recomputed from the book", f"{_promised(verdict.recomputed_epsilon)} ({verdict.accountant})")
-        table.add_row("δ", _promised(verdict.delta))
-        table.add_row("chain", f"{verdict.rows} rows unbroken, {verdict.events:,} events")
-        table.add_row("book", "the one under private/ begins with it" if verdict.against_private_book else "the export alone")
-        table.add_row("head", verdict.head)
-        table.add_row("SHA-256 of the manifest", verdict.manifest)
-        _console().print(table)
-        _say("Not checked, on the word of whoever made the release:")
-        for word in verdict.unbound:
-            _say(f"  {word}")
-        if not verdict.against_private_book:
-            _say("Compare the SHA-256 of the manifest with the one that the data's owner prints: it binds every file.")
-    if together is not None:
-        _say(
-            f"Together: one ledger, ε {_promised(together.epsilon)} of {_promised(together.budget_epsilon)} spent; "
-            "its budget holds for all of them."
-        )
-
-
-def _written(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: "infinity" if isinstance(one, float) and math.isinf(one) else one for name, one in found.items()}
+    outcomes.show_verdicts([str(folder) for folder in folders], verdicts, together)
 
 
 @app.command()
@@ -432,16 +317,9 @@ def ledger(
         sharing.owned(file, Budget(epsilon, delta, Unit(unit, unit_teachers))).close()
     found = sharing.summary(file)
     if as_json:
-        _emit({**found, "spent_epsilon": _written(found)["spent_epsilon"]})
+        _emit(outcomes.written(found))
         return
-    table = _table("ledger", "what", "found", numbers=False)
-    table.add_row("budget", f"ε {_promised(found['budget_epsilon'])}, δ {_promised(found['delta'])}")
-    table.add_row("unit", found["unit"])
-    table.add_row("ε spent", _promised(found["spent_epsilon"]))
-    table.add_row("runs", ", ".join(run[:12] for run in found["runs"]) or "none")
-    table.add_row("head", f"{found['head']} ({found['rows']} rows)")
-    _console().print(table)
-    _say("What was spent is for planning. Where several runs share the ledger, each quotes the budget.")
+    outcomes.show_ledger(found)
 
 
 # ── reproduce ─────────────────────────────────────────────────────────────────────────────────────────────────────────

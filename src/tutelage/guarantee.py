@@ -35,7 +35,6 @@ def guarantee(
     *,
     run: str,
     about: Mapping[str, Any],
-    plan: Mapping[str, Any] | None = None,
     sanitised_epsilon: float | None = None,
     excepted: Sequence[str] = (),
     labels: Mapping[str, int] | None = None,
@@ -44,8 +43,8 @@ def guarantee(
 
     `epsilon` is the figure to quote. It is the cost where that was fixed beforehand: by one run alone, under one plan, without a
     test. Elsewhere it is the budget, which the filter held; the cost so far is `data_independent_epsilon` and bounds nothing.
-    `about` is what was planned (see `intended`), and `plan` the rest of it: the ledger holds the hash of both. `excepted` names
-    what in the release the figures do not cover. What the ledger's notes declare public on somebody's word stands among the
+    `about` is what was planned (see `intended`): the ledger holds its hash. `excepted` names what in the release the figures do
+    not cover. What the ledger's notes declare public on somebody's word stands among the
     warnings, whichever start of the run declared it.
     """
     budget, tested = opened_with(rows), bool(about["adaptive"])
@@ -75,7 +74,6 @@ def guarantee(
         "events": [{**to_record(event), "count": count} for event, count in pairs],
         "labels": dict(labels or {"released": 0, "distinct": 0, "reinforced": 0}),
         **about,
-        "plan": dict(plan or {}),
         "warnings": warned(quoted, budget.delta, about["units"], rows),
         "run": run,
         "ledger_head": rows[-1].hash,
@@ -96,12 +94,13 @@ def intended(
     recipe_sha256: str | None = None,
     tuned_on: str = "not stated",
     data: Mapping[str, Any] | None = None,
+    plan: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Give what a run says about itself before it starts: the fields of its guarantee that its plan holds.
+    """Give what a run says about itself before it starts: the fields of its guarantee whose hash its ledger holds.
 
     `units` is the number of places on a public roster, whose hash is `roster`: None without one, as their number is private
     then. `shards` is the rule that divided them, `ledger` "own" or "shared". `data` is what may be told about the data
-    (data.provenance): never a hash of private records.
+    (data.provenance): never a hash of private records. `plan` says what will be asked and how.
     """
     return {
         "task": task,
@@ -113,10 +112,11 @@ def intended(
         "recipe_sha256": recipe_sha256,
         "tuned_on": tuned_on,
         "data": None if data is None else dict(data),
+        "plan": dict(plan or {}),
     }
 
 
-#: The fields of a guarantee whose hash, with that of its plan, a ledger's start row holds.
+#: The fields of a guarantee whose hash a ledger's start row holds.
 INTENDED = ("task", "adaptive", "units", "roster", "shards", "ledger", "recipe_sha256", "tuned_on", "data", "plan")
 
 

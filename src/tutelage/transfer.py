@@ -123,59 +123,102 @@ def transfer(
     if judged:
         other()  # the same one twice is refused before anything is paid for
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)
-    with folder.locked():
+    walk = _Walk(private, public, test if judged else None, teachers, student, learner, other, task, folder, say)
+    with folder.locked(), ledger_of(folder, budget, ledger) as book:
         run = _name(folder, purpose)
-        with ledger_of(folder, budget, ledger) as book:
-            steps = {"screen": screen, "selection": selection, "private": folder.private, "salt": run}
-            curator = Curator(teachers, codec, mechanism, book, **steps)
-            _check_room(curator, run)
-            folder.reopen()
-            about = guarantees.intended(
-                task=task.name, adaptive=task.adaptive, units=private.places, shards=parts.key,
-                roster=None if private.roster is None else private.roster.sha256, ledger=folder.own(book), data=data,
-                recipe_sha256=run if recipe else None, tuned_on=tuned_on,
-            )  # fmt: skip
-            plan = _plan(curator, task, how, questions, queries, public, student)
-            folder.keep(book, run)
-            book.begin(run, plan=guarantees.planned({**about, "plan": plan}))
-            folder.keep(book, run)
-            fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
-            quietly("fit", fit, ours=Error)
-            answers = task.ask(curator, student, folder, say)
-            sanitised = task.account(curator, folder)
-            model = telling(learner.fit, say, "training the student")(public.unlabelled(), task.lesson(answers))
-            _release(folder, task, model, answers)
-            scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
-            if judged and test is not None and controls:
-                _score_controls(folder, lambda: task.controls(teachers, private, answers, test, other, folder, say))
-                say("scoring the controls", 1, 1)
-            exposed = folder.read_controls() if benchmark else {}
-            _note(declared, book)
-            _write_scores(folder, task, scores, exposed)
-            if recipe:
-                folder.recipe.write_text(recipe, encoding="utf-8")
-            book.export(folder.exported_book)
-            document = guarantees.guarantee(
-                read_lines(folder.exported_book), run=run, about=about, plan=plan, sanitised_epsilon=sanitised,
-                excepted=guarantees.EXCEPTED if exposed else (), labels=task.counts(answers),
-            )  # fmt: skip
-            guarantees.write(document, folder.guarantee)
-            if pages is not None:
-                pages(folder)
-            folder.publish(book)
+        steps = {"screen": screen, "selection": selection, "private": folder.private, "salt": run}
+        curator = Curator(teachers, codec, mechanism, book, **steps)
+        _check_room(curator, run)
+        plan = _plan(curator, task, how, questions, queries, public, student)
+        about = _begin(folder, curator, run, task, private, parts, plan=plan, recipe=recipe, tuned_on=tuned_on, data=data)
+        answers, sanitised, model = walk.learn(curator, parts)
+        scores = walk.judge(model, answers, controls=controls)
+        exposed = folder.read_controls() if benchmark else {}
+        _note(declared, book)
+        _write_scores(folder, task, scores, exposed)
+        document = _promise(folder, book, about, task.counts(answers), sanitised, shown=bool(exposed))
+        if pages is not None:
+            pages(folder)
+        folder.publish(book)
     return Outcome(model, folder, answers, document, scores)
 
 
-def _score_controls(folder: RunFolder, score: Callable[[], None]) -> None:
-    """Score what private data gives without noise. If that fails, the owner reads so under `private/`, and nobody else.
+@final
+@dataclass(frozen=True)
+class _Walk:
+    """Hold what a run learns with and is judged on."""
 
-    One private record could make a control fail. It must not decide whether there is a release.
-    """
-    folder.failed_controls.unlink(missing_ok=True)
-    try:
-        quietly("controls", score, ours=Error)
-    except Error as error:
-        folder.write_inside(folder.failed_controls, f"{error}\n")
+    private: Private
+    public: Public
+    test: Public | None  # with targets
+    teachers: TeacherFactory
+    student: Students
+    learner: Any
+    other: Students
+    task: Task
+    folder: RunFolder
+    say: Progress
+
+    def learn(self, curator: Curator, parts: Shards) -> tuple[Any, float | None, Model]:
+        """Train teachers, ask them, and train the student on the answers. Give these, the sanitised ε, and the student."""
+        say = functools.partial(self.say, "training teachers")
+        quietly("fit", functools.partial(self.teachers.fit, self.private, parts, progress=say), ours=Error)
+        answers = self.task.ask(curator, self.student, self.folder, self.say)
+        sanitised = self.task.account(curator, self.folder)
+        fit = telling(self.learner.fit, self.say, "training the student")
+        model = fit(self.public.unlabelled(), self.task.lesson(answers))
+        _release(self.folder, self.task, model, answers)
+        return answers, sanitised, model
+
+    def judge(self, model: Model, answers: Any, *, controls: bool) -> dict[str, float]:
+        """Score the student on public test data, and what private data gives without noise under `private/`.
+
+        One private record could make such a control fail. It must not decide whether there is a release: the owner reads
+        of it under `private/`, and nobody else.
+        """
+        if self.test is None:
+            return {}
+        scores = self.task.scores(model, answers, self.test, self.other, self.say)
+        if controls:
+            given = (self.teachers, self.private, answers, self.test, self.other, self.folder, self.say)
+            self.folder.failed_controls.unlink(missing_ok=True)
+            try:
+                quietly("controls", lambda: self.task.controls(*given), ours=Error)
+            except Error as error:
+                self.folder.write_inside(self.folder.failed_controls, f"{error}\n")
+            self.say("scoring the controls", 1, 1)
+        return scores
+
+
+def _begin(
+    folder: RunFolder, curator: Curator, run: str, task: Task, private: Private, parts: Shards, *, recipe: str, **facts: Any
+) -> dict[str, Any]:
+    """Take an earlier release back, and write down what is planned: in the ledger its hash, for the guarantee all of it."""
+    book, roster = curator.ledger, private.roster
+    about = guarantees.intended(
+        task=task.name, adaptive=task.adaptive, units=private.places, shards=parts.key, ledger=folder.own(book),
+        roster=None if roster is None else roster.sha256, recipe_sha256=run if recipe else None, **facts,
+    )  # fmt: skip
+    folder.reopen()
+    folder.keep(book, run)
+    book.begin(run, plan=guarantees.planned(about))
+    folder.keep(book, run)
+    if recipe:
+        folder.recipe.write_text(recipe, encoding="utf-8")
+    return about
+
+
+def _promise(
+    folder: RunFolder, book: Ledger, about: dict[str, Any], labels: dict[str, int], sanitised: float | None, *, shown: bool
+) -> dict[str, Any]:
+    """Export the ledger, and write the guarantee that follows from the exported rows alone."""
+    book.export(folder.exported_book)
+    document = guarantees.guarantee(
+        read_lines(folder.exported_book), run=book.run, about=about, sanitised_epsilon=sanitised, labels=labels,
+        excepted=guarantees.EXCEPTED if shown else (),
+    )  # fmt: skip
+    guarantees.write(document, folder.guarantee)
+    return document
 
 
 def _name(folder: RunFolder, purpose: str) -> str:
