@@ -117,28 +117,25 @@ def transfer(
     selection = how.selecting(budget, queries, mechanism)
     task = _task(private, public, queries, codec, how, questions, shards, truth, say)
     beforehand.check_records(private, public, test)
-    learner, judged = beforehand.made(student, public), test is not None and test.targets is not None
+    learner = beforehand.made(student, public)
     beforehand.check_classes(codec, private, public, test, teachers=teachers, learner=learner, shares=how.vectors)
-    other = _other_than(learner, student)
-    if judged:
+    other, judged = _other_than(learner, student), None if test is None or test.targets is None else test
+    if judged is not None:
         other()  # the same one twice is refused before anything is paid for
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)
-    walk = _Walk(private, public, test if judged else None, teachers, student, learner, other, task, folder, say)
+    walk = _Walk(private, public, judged, teachers, student, learner, other, task, folder, say)
     with folder.locked(), ledger_of(folder, budget, ledger) as book:
         run = _name(folder, purpose)
         steps = {"screen": screen, "selection": selection, "private": folder.private, "salt": run}
-        curator = Curator(teachers, codec, mechanism, book, **steps)
-        _check_room(curator, run)
+        curator = _with_room(Curator(teachers, codec, mechanism, book, **steps), run)
         plan = _plan(curator, task, how, questions, queries, public, student)
         about = _begin(folder, curator, run, task, private, parts, plan=plan, recipe=recipe, tuned_on=tuned_on, data=data)
         answers, sanitised, model = walk.learn(curator, parts)
         scores = walk.judge(model, answers, controls=controls)
-        exposed = folder.read_controls() if benchmark else {}
         _note(declared, book)
-        _write_scores(folder, task, scores, exposed)
-        document = _promise(folder, book, about, task.counts(answers), sanitised, shown=bool(exposed))
-        if pages is not None:
-            pages(folder)
+        shown = _write_scores(folder, task, scores, folder.read_controls() if benchmark else {})
+        document = _promise(folder, book, about, task.counts(answers), sanitised, shown=shown)
+        (pages or _no_pages)(folder)
         folder.publish(book)
     return Outcome(model, folder, answers, document, scores)
 
@@ -232,7 +229,11 @@ def _name(folder: RunFolder, purpose: str) -> str:
     return name
 
 
-def _check_room(curator: Curator, run: str) -> None:
+def _no_pages(folder: RunFolder) -> None:
+    """Leave the release without a page."""
+
+
+def _with_room(curator: Curator, run: str) -> Curator:
     """Refuse to begin on a shared ledger whose budget other runs have used up."""
     book = curator.ledger
     if book.length > 1 and run not in {name for name, _ in book.starts()} and curator.affordable() < 1:
@@ -240,6 +241,7 @@ def _check_room(curator: Curator, run: str) -> None:
             f"the ledger must hold at least one more answer within ε = {book.budget.epsilon:g}. "
             "Got one that other runs have used up instead; nothing was read."
         )
+    return curator
 
 
 def _plan(
@@ -332,8 +334,9 @@ def _release(folder: RunFolder, task: Task, model: Model, answers: Any) -> None:
     task.publish(folder, model, answers)
 
 
-def _write_scores(folder: RunFolder, task: Task, scores: dict[str, float], exposed: dict[str, float]) -> None:
-    """Write the figures; those of private data, and the stages, only where the private data is public anyway."""
+def _write_scores(folder: RunFolder, task: Task, scores: dict[str, float], exposed: dict[str, float]) -> bool:
+    """Write the figures. Tell whether any of private data, and the stages, are among them: where that is public anyway."""
     if exposed:
         task.expose(folder)
     folder.scores.write_text(json.dumps({**scores, **exposed}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    return bool(exposed)

@@ -40,6 +40,8 @@ from tutelage.runs import RunFolder
 TOLERANCE = 5e-3
 #: Nothing is rounded where every answer is Gaussian. At ε = 10,000 the figure above would pass a claim that is 50 too low.
 EXACT = 1e-6
+#: Nor are μ and an attacker's rate that follow from ε by a formula; two ways to compute them differ by less than this.
+_WRITTEN = 1e-5
 
 #: Grids that privacy losses are rounded to, coarse to fine. The last is dp-accounting's own.
 _GRIDS = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
@@ -219,12 +221,12 @@ def _check_figures(
             "Got true instead."
         )
     if claim["epsilon"] > 0:
-        _refuse_below(claim, "mu", _mu_at_least(claim["epsilon"], claim["delta"]), "that of a Gaussian answer with this ε")
+        _refuse_below(claim, "mu", _mu_at_least(claim["epsilon"], claim["delta"]), "that of a Gaussian answer with this ε", _WRITTEN)
     fpr, name = 1e-3, "implied_tpr_at_fpr_0.001"
     if claim["mu_is_exact"]:
-        _refuse_below(claim, name, float(special.ndtr(claim["mu"] + special.ndtri(fpr))), "what its μ implies")
+        _refuse_below(claim, name, float(special.ndtr(claim["mu"] + special.ndtri(fpr))), "what its μ implies", _WRITTEN)
     elif claim["quotes"] == "budget":
-        _refuse_below(claim, name, min(1.0, math.exp(min(claim["epsilon"], 700.0)) * fpr) * 0.99, "what its ε implies")
+        _refuse_below(claim, name, min(1.0, math.exp(min(claim["epsilon"], 700.0)) * fpr), "what its ε implies", _WRITTEN)
     else:
         _refuse_below(claim, name, _best_rate(opinion.price, fpr) * 0.99, "what the book implies")
 

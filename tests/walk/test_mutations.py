@@ -105,7 +105,7 @@ def _fault(name: str, true: bytes, other: bytes, manifest_fits: bool, found: Ver
         return f"{name} has another meaning"
     before, after = meaning(name, true), meaning(name, other)
     different = {key for key in before if before[key] != after[key]}
-    raised = {key for key in different & MODEST if after[key] == "infinity" or after[key] >= before[key] * (1 - 2e-6)}
+    raised = {key for key in different & MODEST if after[key] == "infinity" or after[key] >= before[key] * (1 - 2e-5)}
     return "" if different <= WORD | raised else f"guarantee.json has other {sorted(different)}"
 
 
