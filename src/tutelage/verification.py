@@ -221,7 +221,9 @@ def _check_figures(
             "Got true instead."
         )
     if claim["epsilon"] > 0:
-        _refuse_below(claim, "mu", _mu_at_least(claim["epsilon"], claim["delta"]), "that of a Gaussian answer with this ε", _WRITTEN)
+        _refuse_below(
+            claim, "mu", _mu_at_least(claim["epsilon"], claim["delta"]), "that of a Gaussian answer with this ε", _WRITTEN
+        )
     fpr, name = 1e-3, "implied_tpr_at_fpr_0.001"
     if claim["mu_is_exact"]:
         _refuse_below(claim, name, float(special.ndtr(claim["mu"] + special.ndtri(fpr))), "what its μ implies", _WRITTEN)
