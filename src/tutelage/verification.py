@@ -228,9 +228,14 @@ def _check_figures(
     if claim["mu_is_exact"]:
         _refuse_below(claim, name, float(special.ndtr(claim["mu"] + special.ndtri(fpr))), "what its μ implies", _WRITTEN)
     elif claim["quotes"] == "budget":
-        _refuse_below(claim, name, min(1.0, math.exp(min(claim["epsilon"], 700.0)) * fpr), "what its ε implies", _WRITTEN)
+        _refuse_below(claim, name, _rate(claim["epsilon"], claim["delta"], fpr), "what its ε implies", _WRITTEN)
     else:
         _refuse_below(claim, name, _best_rate(opinion.price, fpr) * 0.99, "what the book implies")
+
+
+def _rate(epsilon: float, delta: float, fpr: float) -> float:
+    """Bound an attacker's true-positive rate by one (ε, δ): whoever is in the data can be missed as well as found."""
+    return min(1.0, math.exp(min(epsilon, 700.0)) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
 
 
 def _best_rate(price: Price, fpr: float) -> float:
