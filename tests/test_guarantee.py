@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tutelage import __version__
-from tutelage.guarantee import attack_bound, guarantee, write
+from tutelage.guarantee import attack_bound, guarantee, intended, write
 from tutelage.planning import Aggregation
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import OneHot
@@ -26,17 +26,31 @@ Make = Callable[..., dict[str, Any]]
 VOTE, TEST, LAPLACE = NoisyMax("gaussian", 40.0), Threshold(150.0), NoisyMax("laplace", 20.0)
 
 
+def about(**facts: Any) -> dict[str, Any]:
+    """Describe a run, as far as a test does not."""
+    fields = {"task": "labels", "adaptive": False, "units": 1000, "roster": "0" * 64, "shards": "given", "ledger": "own"}
+    return intended(**{**fields, **facts})
+
+
 @pytest.fixture
 def promise(tmp_path: Path) -> Make:
     """Describe a book with these charges."""
 
     def make(*charges: tuple[Event, int], budget: Budget | None = None, look: bool = False, **facts: Any) -> dict[str, Any]:
+        more, beside = (
+            facts.pop("more", ()),
+            {name: facts.pop(name) for name in ("excepted", "sanitised_epsilon") if name in facts},
+        )
         with Ledger(tmp_path / "book.sqlite", budget or Budget(2.0, 1e-5)) as ledger:
+            ledger.begin("run", plan="plan")
             for event, count in charges:
                 ledger.charge(event, count=count)
             if look:
                 ledger.reveal(Sealed([1.0]), reason="curious")
-            return guarantee(ledger, **{"adaptive": False, "units": 1000, **facts})
+            for run in more:
+                ledger.begin(run[0], plan=run[1])
+                ledger.charge(VOTE)
+            return guarantee(ledger.entries(), run="run", about=about(**facts), **beside)
 
     return make
 
@@ -127,11 +141,31 @@ def test_a_large_delta_is_warned_of(promise: Make) -> None:
 
 
 def test_the_document_names_its_origin(promise: Make) -> None:
-    said = promise((VOTE, 1), recipe_sha256="ab", tuned_on="simulated data", sanitised_epsilon=1.5)
-    assert (said["recipe_sha256"], said["tuned_on"], said["sanitised_epsilon"]) == ("ab", "simulated data", 1.5)
+    said = promise((VOTE, 1), recipe_sha256="ab", tuned_on="simulated data")
+    assert (said["recipe_sha256"], said["tuned_on"], said["run"]) == ("ab", "simulated data", "run")
     assert said["versions"]["tutelage"] == __version__
     assert {"python", "numpy", "scipy", "dp-accounting"} <= set(said["versions"])
     assert len(said["ledger_head"]) == 64
+
+
+@pytest.mark.parametrize("more", [("run", "other plan"), ("other run", "plan")])
+def test_a_second_plan_or_run_costs_the_right_to_quote_the_cost(promise: Make, more: tuple[str, str]) -> None:
+    run, plan = more
+    said = promise((VOTE, 100), more=[(run, plan)])
+    assert (said["quotes"], said["epsilon"], said["mu_is_exact"]) == ("budget", 2.0, False)
+    assert said["data_independent_epsilon"] < 2.0
+    assert said["implied_tpr_at_fpr_0.001"] == accounting.tpr_bound(2.0, 1e-5, 1e-3)
+
+
+def test_the_document_says_whom_it_protects_and_whom_not(promise: Make) -> None:
+    listed, private = promise((VOTE, 1)), promise(units=None, roster=None, budget=None)
+    assert "The roster of 1,000 places is public: being on it is not protected." in listed["protects"]
+    assert "How many records there are is private." in private["protects"]
+    for said in (listed, private):
+        assert "comes back under another id counts as two" in said["protects"]
+        assert "cover this run alone" in said["protects"]
+    shared = promise(ledger="shared")["protects"]
+    assert "The budget covers all runs that share this ledger." in shared
 
 
 def test_a_document_is_written_as_plain_json(promise: Make, tmp_path: Path) -> None:

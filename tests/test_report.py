@@ -19,6 +19,7 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.events import Event
 from tutelage.report import plots, stages, strips
 from tutelage.report import words as plain
+from tutelage.report.page import pages
 from tutelage.runs import CONTROLS, RunFolder
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -142,7 +143,10 @@ def test_runs_that_are_not_finished_or_have_moved_on_are_refused(tmp_path: Path)
     outcome = tiny_run(tmp_path / "run", controls=False)
     with tt.Ledger(outcome.folder.book) as book:
         book.note(remark="somebody was here")
-    with pytest.raises(LedgerError, match="must name the newest row"):
+    tt.report(outcome.folder)  # a note costs nothing
+    with tt.Ledger(outcome.folder.book) as book:
+        book.reveal(tt.Sealed([1.0]), reason="curious")
+    with pytest.raises(LedgerError, match="must cover all that its run was charged for"):
         tt.report(outcome.folder)
 
 
@@ -284,7 +288,8 @@ def mask_page(folder: RunFolder, runs: dict[str, RunFolder], **scores: float) ->
     for name in ("guarantee", "exported_book"):
         getattr(folder, name).write_bytes(getattr(runs["hidden"], name).read_bytes())
     folder.scores.write_text(json.dumps({**MASKS, **scores}), encoding="utf-8")
-    page = tt.report(folder).report.read_text(encoding="utf-8")
+    pages(folder)
+    page = folder.report.read_text(encoding="utf-8")
     Checked(page)
     assert 'alt=""' not in page
     return re.sub(r"\s+", " ", page)
@@ -330,7 +335,7 @@ def test_backticks_become_code_and_nothing_else_does() -> None:
 def test_the_statement_s_addend_and_neighbours_are_explained(runs: dict[str, RunFolder]) -> None:
     said = {"epsilon": 8.0, "delta": 1e-5, "unit": "record", "adjacency": "replace-one"}
     assert "about one chance in 100,000" in plain.statement(said)
-    assert "equally many records" in plain.statement(said)
+    assert "in which all data of one record may differ, or be absent" in plain.statement(said)
     assert "one patient more" in plain.statement({**said, "unit": "patient", "adjacency": "add-remove"})
     assert "chance" not in plain.statement({**said, "delta": 0.0})
     assert plain.statement({**said, "epsilon": "infinity"}) == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -16,11 +17,13 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy import integrate, stats
-from tests.walk.tiny import Killed, kill_after, tiny_run
+from tests.walk.tiny import Killed, forged, kill_after, tiny_run
 
 import tutelage as tt
-from tutelage import verification
-from tutelage.guarantee import guarantee, statement
+from tutelage import guarantee as guarantees
+from tutelage import manifest, verification
+from tutelage.claims import number
+from tutelage.guarantee import guarantee, intended, opened_with, planned, statement, warned
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
 from tutelage.privacy.errors import LedgerError, RecipeError
@@ -35,8 +38,7 @@ from tutelage.privacy.events import (
     SparseVector,
     Threshold,
 )
-from tutelage.privacy.ledger import Budget, Entry, Ledger, read_lines
-from tutelage.privacy.units import Unit
+from tutelage.privacy.ledger import Entry, Ledger, read_lines
 from tutelage.runs import RunFolder
 from tutelage.verification import _mu_at_least, _smooth_renyi, recomputed, verify
 
@@ -172,24 +174,23 @@ def test_good_runs_are_believed(runs: dict[str, RunFolder], name: str) -> None:
     assert tt.verify(runs[name]) == verdict
 
 
-def spoilt(run: RunFolder, to: Path, **change: Any) -> RunFolder:
-    """Copy the release alone, with another claim."""
+def spoilt(run: RunFolder, to: Path, /, **change: Any) -> RunFolder:
+    """Copy the release alone, with another claim and a manifest that fits it."""
     folder = RunFolder(to)
-    folder.release.mkdir(parents=True)
-    folder.exported_book.write_bytes(run.exported_book.read_bytes())
-    claim = {**json.loads(run.guarantee.read_text(encoding="utf-8")), **change}
-    if "statement" not in change and type(claim["epsilon"]) in (int, float, str):  # a forger minds his words
-        told = read_lines(run.exported_book)[0].body
-        budget = Budget(told["epsilon"], told["delta"], Unit(told["unit"], told["unit_teachers"]))
-        claim["statement"] = statement(float(str(claim["epsilon"]).replace("infinity", "inf")), budget, bool(claim["excepted"]))
-    folder.guarantee.write_text(json.dumps({k: v for k, v in claim.items() if v is not ...}), encoding="utf-8")
+    if "statement" not in change and "epsilon" in change:  # a forger minds his words
+        budget = opened_with(read_lines(run.exported_book))
+        excepted = bool(json.loads(run.guarantee.read_text(encoding="utf-8"))["excepted"])
+        with contextlib.suppress(ValueError, TypeError):
+            change["statement"] = statement(number(change["epsilon"]), budget, excepted)
+            change["warnings"] = warned(number(change["epsilon"]), budget.delta, 120, [])
+    forged(run.release, folder.published, **change)
     return folder
 
 
 @pytest.mark.parametrize(
     ("name", "change", "why"),
     [
-        ("confident", {"epsilon": 7.5, "mu": 9.0}, "`epsilon` must not be below the budget, where a test decides"),
+        ("confident", {"epsilon": 7.5, "mu": 9.0}, "`epsilon` must not be below the budget, where that is quoted"),
         ("confident", {"adjacency": "add-remove"}, "`adjacency` must be what the book was opened with"),
         ("lnmax", {"mu_is_exact": True}, "`mu_is_exact` must be false"),
         ("lnmax", {"mu": 0.1}, "`mu` must not be below that of a Gaussian answer with this ε"),
@@ -201,9 +202,24 @@ def spoilt(run: RunFolder, to: Path, **change: Any) -> RunFolder:
         ("gnmax", {"epsilon": "infinity", "mu": 0.01}, "`mu` must not be below infinity"),
         ("gnmax", {"epsilon": "infinity", "mu": "infinity", "implied_tpr_at_fpr_0.001": 0.1}, "must not be below 1, as ε is"),
         ("gnmax", {"statement": "One record changes nothing."}, "`statement` must say what the figures say"),
-        ("gnmax", {"recipe_sha256": "0" * 64}, "`recipe_sha256` must be the book's purpose"),
-        ("gnmax", {"adaptive": "x"}, "`adaptive` and `excepted` must be"),
-        ("gnmax", {"excepted": None, "statement": ""}, "`adaptive` and `excepted` must be"),
+        ("gnmax", {"recipe_sha256": "0" * 64}, "must be what the book noted when the run started"),
+        ("gnmax", {"tuned_on": "public data"}, "must be what the book noted when the run started"),
+        ("gnmax", {"run": "another"}, "must be what the book noted|`quotes` must be 'budget'"),
+        ("gnmax", {"adaptive": "x"}, "a wrong one, 'adaptive'"),
+        ("gnmax", {"excepted": None, "statement": ""}, "a wrong one, 'excepted'"),
+        ("gnmax", {"excepted": ["everything"]}, "a wrong one, 'excepted'"),
+        ("gnmax", {"schema": 3}, "a wrong one, 'schema'"),
+        ("gnmax", {"schema": 1}, "one unit could move every teacher"),
+        ("gnmax", {"units": 12}, "`protects` must say"),
+        ("gnmax", {"units": None, "roster": None}, "`protects` must say"),
+        ("gnmax", {"protects": "Everybody is protected."}, "`protects` must say"),
+        ("gnmax", {"warnings": ["All is well."]}, "`warnings` must hold what"),
+        ("gnmax", {"sanitised_epsilon": 0.1}, "`sanitised_epsilon` must be null"),
+        ("gnmax", {"labels": {"released": 31, "distinct": 31, "reinforced": 0}}, "`labels` must count no more answers"),
+        ("gnmax", {"labels": {"released": 29, "distinct": 29, "reinforced": 1}}, r"`labels` must count what labels\.csv holds"),
+        ("gnmax", {"data_independent_epsilon": 9.0}, "`data_independent_epsilon` must be at most `epsilon`"),
+        ("confident", {"adaptive": False}, "`adaptive` must be true where a test decides"),
+        ("confident", {"quotes": "cost"}, "`quotes` must be 'budget' where answers decide"),
     ],
 )
 def test_claims_that_promise_too_much_are_refused(
@@ -213,10 +229,22 @@ def test_claims_that_promise_too_much_are_refused(
         verify(spoilt(runs[name], tmp_path / "copy", **change))
 
 
-@pytest.mark.parametrize("change", [{"mu": ...}, {"events": ...}, {"delta": None}, {"epsilon": True}, {"mu": [1]}])
+@pytest.mark.parametrize(
+    "change", [{"mu": ...}, {"events": ...}, {"delta": None}, {"epsilon": True}, {"mu": [1]}, {"epsilon ": 0.1}, {"mu": 10**30}]
+)
 def test_claims_without_their_fields_are_refused(runs: dict[str, RunFolder], tmp_path: Path, change: dict[str, Any]) -> None:
-    with pytest.raises(RecipeError, match=r"readable guarantee\.json with its documented fields"):
+    with pytest.raises(LedgerError, match=r"documented fields and no others|must be a file that is whole and readable"):
         verify(spoilt(runs["gnmax"], tmp_path / "copy", **change))
+
+
+def test_a_field_that_stands_twice_is_refused(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    folder = spoilt(runs["gnmax"], tmp_path / "copy")
+    text = folder.guarantee.read_text(encoding="utf-8").replace("{", '{"epsilon": 0.1,', 1)
+    assert json.loads(text)["epsilon"] > 1  # the broken twin: what json makes of it
+    folder.guarantee.write_text(text, encoding="utf-8")
+    manifest.write(folder.published)
+    with pytest.raises(LedgerError, match="`guarantee` must be a file that is whole and readable"):
+        verify(folder)
 
 
 def test_a_sentence_that_rounds_downwards_is_refused(runs: dict[str, RunFolder], tmp_path: Path) -> None:
@@ -274,9 +302,9 @@ def test_a_run_that_was_killed_says_how_to_go_on(tmp_path: Path, monkeypatch: py
         kill_after(until, 2)
         with pytest.raises(Killed):
             tiny_run(tmp_path / "run", aggregation=Aggregation("gnmax"), controls=False)
-    for place in ("run", "run/release"):
-        with pytest.raises(RecipeError, match=r"`run` must be finished\. Got .* run the recipe again with --resume to go on"):
-            verify(tmp_path / place)
+    with pytest.raises(RecipeError, match=r"`run` must be finished\. Got .* run the recipe again with --resume to go on"):
+        verify(tmp_path / "run")
+    assert not (tmp_path / "run" / "release").exists()
     tiny_run(tmp_path / "run", aggregation=Aggregation("gnmax"), controls=False, resume=True)
     assert verify(tmp_path / "run" / "release").against_private_book
 
@@ -294,17 +322,26 @@ LARGE: dict[str, tuple[float, list[tuple[Event, int]]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LARGE)
-def test_large_figures_are_checked_in_seconds(tmp_path: Path, name: str) -> None:
-    size, pairs = LARGE[name]
-    folder = RunFolder(tmp_path / "run")
-    folder.release.mkdir(parents=True)
-    folder.private.mkdir()
+def finished(root: Path, pairs: list[tuple[Event, int]]) -> RunFolder:
+    """Publish a run that was charged for these events, without having asked anything."""
+    folder = RunFolder(root).create()
+    about = intended(task="labels", adaptive=False, units=None, roster=None, shards="given", ledger="own")
     with Ledger(folder.book, tt.Budget(2e4, 1e-7)) as ledger:
+        ledger.begin("run", plan=planned(about))
         for event, count in pairs:
             ledger.charge(event, count=count)
         ledger.export(folder.exported_book)
-        folder.guarantee.write_text(json.dumps(guarantee(ledger, adaptive=False, units=1000)), encoding="utf-8")
+        guarantees.write(guarantee(ledger.entries(), run="run", about=about), folder.guarantee)
+        folder.labels.write_text("public_record,label,source\n", encoding="utf-8")
+        folder.scores.write_text("{}", encoding="utf-8")
+        folder.publish(ledger)
+    return folder
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_figures_are_checked_in_seconds(tmp_path: Path, name: str) -> None:
+    size, pairs = LARGE[name]
+    folder = finished(tmp_path / "run", pairs)
     start = time.perf_counter()
     verdict = verify(folder)
     assert time.perf_counter() - start < 5.0
@@ -314,9 +351,9 @@ def test_large_figures_are_checked_in_seconds(tmp_path: Path, name: str) -> None
     assert exact == all(isinstance(event, Gaussian) for event, _ in pairs)
     for share in (0.9, 0.999) if exact else (0.9,):  # nothing is rounded where everything is Gaussian: no room to hide in
         for field in ("epsilon", "data_independent_epsilon"):
-            forged = spoilt(folder, tmp_path / f"{share} {field}", **{field: share * verdict.claimed_epsilon})
-            with pytest.raises(LedgerError, match=f"`{field}` must not be below what the book costs"):
-                verify(forged)
+            change = {"data_independent_epsilon": 0.5 * share * verdict.claimed_epsilon, field: share * verdict.claimed_epsilon}
+            with pytest.raises(LedgerError, match=f"`{field}` must not be below what the book costs|`epsilon` must not be below"):
+                verify(spoilt(folder, tmp_path / f"{share} {field}", **{field: change[field]}))
 
 
 def test_a_book_that_may_not_be_read_is_left_alone(runs: dict[str, RunFolder], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -328,7 +365,7 @@ def test_a_book_that_may_not_be_read_is_left_alone(runs: dict[str, RunFolder], m
 def test_a_missing_book_is_refused(runs: dict[str, RunFolder], tmp_path: Path) -> None:
     folder = spoilt(runs["gnmax"], tmp_path / "copy")
     folder.exported_book.unlink()
-    with pytest.raises(LedgerError, match="`book` must be a readable export"):
+    with pytest.raises(LedgerError, match=r"must hold every file of its manifest\. Got none named 'book.jsonl'"):
         verify(folder)
     with pytest.raises(RecipeError, match="`run` must be a run folder"):
         verify(tmp_path / "none")
@@ -347,6 +384,7 @@ def rechained(run: RunFolder, to: Path, change: Callable[[list[Entry]], list[Ent
     folder = spoilt(run, to, ledger_head=previous, **claim)
     lines = [json.dumps(asdict(row), sort_keys=True, ensure_ascii=False) + "\n" for row in rows]
     folder.exported_book.write_text("".join(lines), encoding="utf-8")
+    manifest.write(folder.published)
     return folder
 
 
@@ -357,10 +395,13 @@ def test_a_copy_with_a_new_chain_is_read(runs: dict[str, RunFolder], tmp_path: P
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda rows: [row for row in rows if row.kind != "charge"], "every answer must be charged for before it is let out"),
-        (lambda rows: [rows[0], *sorted(rows[1:], key=lambda row: row.kind == "charge")], "every answer must be charged for"),
-        (lambda rows: [replace(row, kind="Charge") if row.kind == "charge" else row for row in rows], "rows must be charges"),
-        (lambda rows: [*rows, rows[0]], "rows must be charges, releases and notes"),
+        (lambda rows: [row for row in rows if row.kind != "charge"], "every answer must be charged for before it is released"),
+        (lambda rows: [*rows[:2], *sorted(rows[2:], key=lambda row: row.kind == "charge")], "every answer must be charged for"),
+        (
+            lambda rows: [replace(row, kind="Charge") if row.kind == "charge" else row for row in rows],
+            "rows must be starts, charges",
+        ),
+        (lambda rows: [*rows, rows[0]], "rows must be starts, charges, releases and notes"),
         (
             lambda rows: [replace(row, body={**row.body, "count": -1}) if row.kind == "release" else row for row in rows],
             "count ≥ 0",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,12 @@ class Interview:
     def _keeps(self) -> bool:
         """Tell whether rounds are kept: the first records of a pool are the same in every life, what is computed need not be."""
         return len(self._sizes) > 1 or self.questions is not None
+
+    @property
+    def asked(self) -> str:
+        """Hash the questions that are known beforehand, and how many there are in each round."""
+        parts = "|".join(",".join(map(str, part.tolist())) for part in self._ahead)
+        return hashlib.sha256(f"{self._sizes}|{parts}".encode()).hexdigest()
 
     @property
     def adaptive(self) -> bool:

@@ -43,7 +43,7 @@ def check_place(out: str | os.PathLike[str], data: Sequence[str | os.PathLike[st
             raise RecipeError(f"`out` must lie apart from the folders of the data. Got {str(folder.root)!r} instead.")
     try:
         held, inside = _names(folder.root), _names(folder.private)
-        whole = os.path.exists(folder.book) or set(inside) <= set(_BEGUN)
+        whole = folder.begun or set(inside) <= set(_BEGUN)
     except OSError:
         return  # not to be read: to write there will fail, with the reason
     strangers = set(held) - {folder.release.name, folder.private.name}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import json
-import math
 import os
 import sys
 from pathlib import Path
@@ -12,20 +12,16 @@ from typing import Annotated, Any
 import typer
 from click.core import ParameterSource
 
-from tutelage import __version__, outcomes, planning
+from tutelage import __version__, outcomes, planning, solving
 from tutelage.console import Commands, unforeseen
 from tutelage.console import bars as _bars
 from tutelage.console import console as _console
 from tutelage.console import emit as _emit
-from tutelage.console import figure as _figure
-from tutelage.console import promised as _promised
 from tutelage.console import say as _say
 from tutelage.console import table as _table
 from tutelage.console import warn as _warn
-from tutelage.privacy import accounting
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
-from tutelage.rounding import percent as _percent
 
 app = typer.Typer(
     name="tutelage",
@@ -128,13 +124,13 @@ def plan(
         _only(context, "votes", "bound", "queries", "sigma", "epsilon", "delta", "unit", "unit_teachers", "records")
         # A noisy max is a Gaussian answer of sensitivity √2 per teacher that a unit reaches, whatever the number of teachers.
         asked = planning.MeanPlan(1, queries, sigma, epsilon, delta, "onehot", 2, 1.0, whom)
-        _plan_votes(asked, records, as_json)
+        solving.show_votes(asked, records, as_json=as_json)
     else:
         if bound not in BOUNDS:
             raise RecipeError(f"`bound` must be one of {', '.join(BOUNDS)} or votes. Got {bound!r} instead.")
         size, side = _norm(norm), _adjacency(adjacency)
         asked = planning.MeanPlan(teachers, queries, sigma, epsilon, delta, bound, dimension, size, whom, side)
-        _plan_means(asked, records, plots, plot_format, as_json)
+        solving.show_means(asked, records, plots, plot_format, as_json=as_json)
 
 
 def _only(context: typer.Context, what: str, *allowed: str) -> None:
@@ -162,89 +158,6 @@ def _adjacency(text: str) -> Adjacency:
         raise RecipeError(f"`adjacency` must be 'replace-one' or 'add-remove'. Got {text!r} instead.") from None
 
 
-def _plan_means(asked: planning.MeanPlan, records: int | None, plots: Path | None, form: str, as_json: bool) -> None:
-    unknown, solved = asked.missing(), asked.solved()
-    views = planning.side_by_side(asked)
-    said = planning.warnings(solved.epsilon or 0.0, solved.delta or 0.0, records)
-    files = _plan_plots(solved, plots, form) if plots is not None else []
-    if as_json:
-        _emit(
-            {
-                "solved_for": unknown,
-                unknown: getattr(solved, unknown),
-                "mu": solved.mu(),
-                "plan": _plain(solved),
-                "by_adjacency": {name: None if view is None else {**_plain(view), "mu": view.mu()} for name, view in views},
-                "warnings": said,
-                "plots": [str(file) for file in files],
-            }
-        )
-        return
-    table = _table(
-        f"solved for {unknown}", "neighbours", "K", "N", "σ on the mean", "ε", "δ", "norm", "μ", "best attack at 0.1 % FPR"
-    )
-    for name, view in views:
-        table.add_row(name, *(["no solution"] if view is None else _figures(view)))
-    _console().print(table)
-    show = _promised if unknown in ("epsilon", "delta") else _figure
-    _say(f"{unknown} = {show(getattr(solved, unknown))} for {asked.adjacency}, unit {asked.unit.name}", style="bold")
-    _warn(said)
-    for file in files:
-        _say(f"plot: {file}")
-
-
-def _plain(view: planning.MeanPlan) -> dict[str, Any]:
-    names = ("teachers", "queries", "sigma", "epsilon", "delta", "bound", "dimension", "norm")
-    return {**{name: getattr(view, name) for name in names}, "unit": view.unit.name, "adjacency": str(view.adjacency)}
-
-
-def _figures(view: planning.MeanPlan) -> list[str]:
-    given, price = (view.teachers, view.queries, view.sigma), (view.epsilon, view.delta)
-    cells = [*map(_figure, given), *map(_promised, price), _figure(view.norm), _promised(view.mu())]
-    return [*cells, _percent(accounting.implied_tpr(view.mu(), 1e-3))]
-
-
-def _plan_plots(solved: planning.MeanPlan, folder: Path, form: str) -> list[Path]:
-    import numpy as np
-
-    from tutelage.report import plots
-
-    if form not in ("svg", "png"):
-        raise RecipeError(f"`format` must be 'svg' or 'png'. Got {form!r} instead.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RecipeError(f"`plots` must be a folder that can be written. Got «{error.strerror}» for {folder} instead.") from None
-    k, sigma, epsilon = solved.teachers or 1, solved.sigma or 1.0, solved.epsilon or 1.0
-    figures = {
-        "epsilon_against_teachers": plots.epsilon_against_teachers(solved, np.arange(max(2, k // 2), max(101, 4 * k))),
-        "queries_against_epsilon": plots.queries_against_epsilon(
-            solved, [sigma / 4, sigma / 2, sigma, 2 * sigma, 4 * sigma], np.geomspace(0.1, 20, 100)
-        ),
-        "sigma_against_queries": plots.sigma_against_queries(
-            solved, sorted({1.0, 2.0, 4.0, 8.0, epsilon}), np.geomspace(1, 1e5, 100)
-        ),
-    }
-    files = [folder / f"{name}.{form}" for name in figures]
-    for file, figure in zip(files, figures.values(), strict=True):
-        plots.save(figure, file)
-    return files
-
-
-def _plan_votes(asked: planning.MeanPlan, records: int | None, as_json: bool) -> None:
-    unknown, solved = asked.missing(), asked.solved()
-    said = planning.warnings(solved.epsilon or 0.0, solved.delta or 0.0, records)
-    if as_json:
-        _emit({"solved_for": unknown, unknown: getattr(solved, unknown), "mu": solved.mu(), "method": "gnmax", "warnings": said})
-        return
-    table = _table(f"GNMax, solved for {unknown}", "N", "σ on counts", "ε", "δ", "μ", "best attack at 0.1 % FPR")
-    given, price = (solved.queries, solved.sigma), (solved.epsilon, solved.delta, solved.mu())
-    best = _percent(accounting.implied_tpr(solved.mu(), 1e-3))
-    table.add_row(*map(_figure, given), *map(_promised, price), best)
-    _console().print(table)
-    _warn(said)
-
-
 # ── run, demo, report, verify ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -260,6 +173,10 @@ def run(
         bool,
         typer.Option("--public-data", help="Patients of the folder who are drawn for the public pool and the test are public."),
     ] = False,
+    ledger: Annotated[
+        Path | None,
+        typer.Option(help="The ledger that all runs on the same data share; its budget covers them together (default: its own)."),
+    ] = None,
     device: Device = "auto",
     engine: Engine = "auto",
     as_json: AsJson = False,
@@ -267,8 +184,12 @@ def run(
     """Carry out a recipe: teachers, the curator, a student, its controls, a guarantee and a report."""
     from tutelage.recipes.run import unanswered
     from tutelage.recipes.shelf import taken
+    from tutelage.runs import RunFolder
 
-    read, chosen = taken(recipe), {"data": data, "public_data": public_data, "device": device, "engine": engine}
+    read = taken(recipe)
+    if resume:
+        RunFolder(folder).check_there()
+    chosen = {"data": data, "public_data": public_data, "device": device, "engine": engine, "ledger": ledger}
     outcome = _carried_out(read, folder, resume=resume, quiet=as_json, chosen=chosen)
     said = unanswered(read, outcome)
     if as_json:
@@ -330,50 +251,76 @@ def _announced(recipe: Any) -> str:
 
 def _carried_out(recipe: Any, folder: Path, *, resume: bool, quiet: bool, chosen: dict[str, Any] | None = None) -> Any:
     from tutelage.recipes.run import run as carry_out
-    from tutelage.report.page import report as write_report
+    from tutelage.report.page import pages
 
     with _bars(quiet) as say:
-        outcome = carry_out(recipe, folder, resume=resume, progress=say, **(chosen or {}))
-    write_report(outcome.folder, name=recipe.name)
-    return outcome
+        named = functools.partial(pages, name=recipe.name)
+        return carry_out(recipe, folder, resume=resume, pages=named, progress=say, **(chosen or {}))
 
 
 @app.command()
 def report(
     folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder.")],
     name: Annotated[str | None, typer.Option(help="Title of the page (default: the folder's name).")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the public page there and change nothing in RUN, which may be read-only.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Write a run's report again: release/report.html, and private/report.html with what stays inside."""
+    """Write a run's report again, with its row in the manifest; private/report.html is for what stays inside."""
     from tutelage.report.page import report as write_report
 
-    place = write_report(folder, name=name)
+    place = out or write_report(folder, name=name).report
+    if out is not None:
+        write_report(folder, name=name, out=out)
     if as_json:
-        _emit({"report": str(place.report)})
+        _emit({"report": str(place)})
         return
-    _say(f"wrote {place.report}")
+    _say(f"wrote {place}")
 
 
 @app.command()
 def verify(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, or its release alone.")], as_json: AsJson = False
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="Run folders, or releases alone. Several must share one ledger.")
+    ],
+    as_json: AsJson = False,
 ) -> None:
-    """Price a run again from its book alone with another accountant (dp-accounting), and check the book's chain."""
+    """Check a release: its files, its ledger, and ε again by another accountant (dp-accounting). Several also together."""
     from tutelage.verification import verify as check
+    from tutelage.verification import verify_together
 
-    verdict = check(folder)
+    verdicts, together = ([check(folders[0])], None) if len(folders) == 1 else verify_together(folders)
     if as_json:
-        figures = {k: ("infinity" if isinstance(v, float) and math.isinf(v) else v) for k, v in vars(verdict).items()}
-        _emit({"verified": True, **figures})
+        _emit(outcomes.verified(verdicts, together))
         return
-    table = _table("verified", "what", "found", numbers=False)
-    table.add_row("ε claimed", _promised(verdict.claimed_epsilon))
-    table.add_row("ε recomputed from the book", f"{_promised(verdict.recomputed_epsilon)} ({verdict.accountant})")
-    table.add_row("δ", _promised(verdict.delta))
-    table.add_row("chain", f"{verdict.rows} rows unbroken, {verdict.events:,} events")
-    table.add_row("book", "equal to the one under private/" if verdict.against_private_book else "the export alone")
-    table.add_row("head", verdict.head)
-    _console().print(table)
+    outcomes.show_verdicts([str(folder) for folder in folders], verdicts, together)
+
+
+@app.command()
+def ledger(
+    file: Annotated[Path, typer.Argument(help="The ledger of a data set, which its owner alone can read.")],
+    epsilon: Annotated[float | None, typer.Option(help="Open a new ledger with this ε for all runs together.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ of a new ledger.")] = None,
+    unit: Annotated[str, typer.Option(help="record, patient or institution: the unit of a new ledger.")] = "record",
+    unit_teachers: Annotated[int, typer.Option(help="How many teachers one unit's data can reach, in a new ledger.")] = 1,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the runs on a data set have spent of their budget, or open a ledger for them."""
+    from tutelage import sharing
+    from tutelage.privacy.ledger import Budget
+
+    if (epsilon is None) != (delta is None):
+        raise RecipeError("`epsilon` and `delta` must be given together, to open a new ledger. Got one of them instead.")
+    if epsilon is not None and delta is not None:
+        if file.exists():
+            raise RecipeError(f"`file` must be a new one where a ledger is opened. Got {file.name!r}, which exists, instead.")
+        sharing.owned(file, Budget(epsilon, delta, Unit(unit, unit_teachers))).close()
+    found = sharing.summary(file)
+    if as_json:
+        _emit(outcomes.written(found))
+        return
+    outcomes.show_ledger(found)
 
 
 # ── reproduce ─────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import difflib
+import io
+import json
 import math
 import os
 import zipfile
@@ -16,6 +18,7 @@ import numpy.typing as npt
 
 from tutelage.data.accepted import Accepted
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
+from tutelage.privacy.files import write_whole
 from tutelage.telling import tells
 
 Array = npt.NDArray[Any]
@@ -280,10 +283,40 @@ def flat(inputs: npt.ArrayLike) -> Array:
 
 
 def store(model: Any, path: Path) -> None:
-    """Write a fitted scikit-learn model without pickle."""
+    """Write a fitted scikit-learn model without pickle: equal models are equal files, whoever writes them, and when."""
     import skops.io
 
-    skops.io.dump(model, path)
+    write_whole(path, _plain(skops.io.dumps(model)))
+
+
+def _plain(content: bytes) -> bytes:
+    """Write an archive of skops again without times, and with numbers in place of addresses of memory.
+
+    Numbers follow the order of first use in the description of the model.
+    """
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        schema, names = json.loads(archive.read("schema.json")), {}
+        parts = {name: archive.read(name) for name in archive.namelist() if name != "schema.json"}
+    _renamed(schema, {}, names)
+    if set(names) != set(parts):
+        raise DataError("`model` must be one whose parts skops names once each. Got another instead.")
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in sorted((new, parts[old]) for old, new in names.items()):
+            archive.writestr(zipfile.ZipInfo(name), part, zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("schema.json"), json.dumps(schema, indent=2), zipfile.ZIP_DEFLATED)
+    return written.getvalue()
+
+
+def _renamed(node: Any, ids: dict[Any, int], names: dict[str, str]) -> None:
+    """Number what skops names by addresses: objects (`__id__`) and files (`file`), in place."""
+    for part in node if isinstance(node, list) else node.values() if isinstance(node, dict) else ():
+        _renamed(part, ids, names)
+    if isinstance(node, dict) and "__loader__" in node:
+        if "__id__" in node:
+            node["__id__"] = ids.setdefault(node["__id__"], len(ids))
+        if isinstance(file := node.get("file"), str):
+            node["file"] = names.setdefault(file, f"{len(names):06d}{Path(file).suffix}")
 
 
 def store_private(content: Any, path: Path) -> None:

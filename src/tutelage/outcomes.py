@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
-from tutelage.console import console, promised, table, warn
+from tutelage.console import console, promised, say, table, warn
 from tutelage.metrics import BESIDE
 from tutelage.report import page, stages
 from tutelage.rounding import percent
@@ -46,3 +47,51 @@ def show(runs: list[tuple[str, Any]]) -> None:
     warn([f"{title}: {said}" for title, said in told if said])  # where a control wins, the page is not the only place to say so
     for title, outcome in runs:
         warn([f"{title}: {warning}" for warning in outcome.guarantee["warnings"]])
+
+
+def verified(verdicts: list[Any], together: Any) -> dict[str, Any]:
+    """Give what was found of one release, or of several and of all together."""
+    plain = [{"verified": True, **written(vars(verdict))} for verdict in verdicts]
+    return plain[0] if together is None else {"verified": True, "releases": plain, "together": written(vars(together))}
+
+
+def written(found: dict[str, Any]) -> dict[str, Any]:
+    """Write infinite figures as a word: JSON has none."""
+    return {name: "infinity" if isinstance(one, float) and math.isinf(one) else one for name, one in found.items()}
+
+
+def show_verdicts(titles: list[str], verdicts: list[Any], together: Any) -> None:
+    """Print what was found of each release, what was not checked, and what holds for all of them."""
+    for title, verdict in zip(titles, verdicts, strict=True):
+        what = "what was charged" if verdict.quotes == "cost" else "the budget"
+        made = table("verified" if together is None else f"verified: {title}", "what", "found", numbers=False)
+        made.add_row("ε claimed", f"{promised(verdict.claimed_epsilon)} ({what})")
+        made.add_row("ε recomputed from the book", f"{promised(verdict.recomputed_epsilon)} ({verdict.accountant})")
+        made.add_row("δ", promised(verdict.delta))
+        made.add_row("chain", f"{verdict.rows} rows unbroken, {verdict.events:,} events")
+        made.add_row("book", "the one under private/ begins with it" if verdict.against_private_book else "the export alone")
+        made.add_row("head", verdict.head)
+        made.add_row("SHA-256 of the manifest", verdict.manifest)
+        console().print(made)
+        say("Not checked, on the word of whoever made the release:")
+        for word in verdict.unbound:
+            say(f"  {word}")
+        if not verdict.against_private_book:
+            say("Compare the SHA-256 of the manifest with the one that the data's owner prints: it binds every file.")
+    if together is not None:
+        say(
+            f"Together: one ledger, ε {promised(together.epsilon)} of {promised(together.budget_epsilon)} spent; "
+            "its budget holds for all of them."
+        )
+
+
+def show_ledger(found: dict[str, Any]) -> None:
+    """Print a ledger's budget, what was spent of it, and by whom."""
+    made = table("ledger", "what", "found", numbers=False)
+    made.add_row("budget", f"ε {promised(found['budget_epsilon'])}, δ {promised(found['delta'])}")
+    made.add_row("unit", found["unit"])
+    made.add_row("ε spent", promised(found["spent_epsilon"]))
+    made.add_row("runs", ", ".join(run[:12] for run in found["runs"]) or "none")
+    made.add_row("head", f"{found['head']} ({found['rows']} rows)")
+    console().print(made)
+    say("What was spent is for planning. Where several runs share the ledger, each quotes the budget.")

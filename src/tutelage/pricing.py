@@ -81,7 +81,7 @@ def _risk(events: list[tuple[Event, int]], price: accounting.Cost, quoted: float
     mu = float(accounting.epsilon_mu(quoted, price.delta)) if exact is None else exact
     found = {"epsilon": quoted, "delta": price.delta, "mu": mu, "mu_is_exact": price.mu is not None}
     records = [{**to_record(event), "count": count} for event, count in events]
-    attack = attack_bound({**found, "adaptive": adaptive, "events": records}, 1e-3)
+    attack = attack_bound({**found, "quotes": "budget" if adaptive else "cost", "events": records}, 1e-3)
     return {"mu": mu, "mu_is_exact": found["mu_is_exact"], "implied_tpr_at_fpr_0.001": float(attack)}
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import zipfile
-import zlib
+import io
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -13,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data.dataset import Public
-from tutelage.privacy.errors import DataError
+from tutelage.privacy.files import reading, write_whole
 from tutelage.privacy.ledger import Ledger
 
 Array = npt.NDArray[Any]
@@ -38,36 +36,27 @@ class Rounds:
     """
 
     def __init__(self, folder: Path, *, book: str) -> None:
-        self.folder, self.book = folder, book  # `book` names the book and pool they belong to: others' are not taken up
+        self.folder, self.book = folder, book  # `book` names the run and pool they belong to: others' are not taken up
 
     @classmethod
     def of(cls, folder: Path, ledger: Ledger, public: Public) -> Rounds:
-        """Keep the rounds of this book and pool."""
-        return cls(folder, book=f"{ledger.entries()[0].hash}|{public.sha256}")
+        """Keep the rounds of this run and pool."""
+        return cls(folder, book=f"{ledger.run}|{public.sha256}")
 
     def read(self, number: int) -> Round | None:
         """Give a round that was kept, or None."""
         path = self._path(number)
         if not path.exists():
             return None
-        try:
-            with np.load(path, allow_pickle=False) as kept:
-                if str(kept["book"]) != self.book:
-                    return None
-                return Round(kept["chosen"], kept["shares"])
-        except (OSError, EOFError, TypeError, ValueError, KeyError, zipfile.BadZipFile, zlib.error):
-            raise DataError(f"`{path.name}` must be a round that this run kept. Got another file instead.") from None
+        with reading(path, "rounds"), np.load(path, allow_pickle=False) as kept:
+            return Round(kept["chosen"], kept["shares"]) if str(kept["book"]) == self.book else None
 
     def keep(self, number: int, one: Round) -> None:
         """Write a round, whole or not at all, before its first question is asked."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        path = self._path(number)
-        partial = path.with_suffix(".partial")
-        with partial.open("wb") as file:
-            np.savez_compressed(file, chosen=one.chosen, shares=one.shares, book=np.asarray(self.book))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        content = io.BytesIO()
+        np.savez_compressed(content, chosen=one.chosen, shares=one.shares, book=np.asarray(self.book))
+        write_whole(self._path(number), content.getvalue())
 
     def _path(self, number: int) -> Path:
         return self.folder / f"{number + 1}.npz"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,11 +21,12 @@ from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
-from tutelage.privacy.errors import DataError, Error, RecipeError
-from tutelage.privacy.ledger import Budget, Ledger
+from tutelage.privacy.errors import BudgetExceeded, Error, LedgerError, RecipeError
+from tutelage.privacy.ledger import Budget, Ledger, read_lines
 from tutelage.privacy.sealed import Sealed, quietly
 from tutelage.privacy.units import Shards
 from tutelage.runs import RunFolder
+from tutelage.sharing import ledger_of
 from tutelage.tasks.corrections import Following
 from tutelage.tasks.labels import Labelling
 from tutelage.tasks.masks import Masking
@@ -32,10 +34,6 @@ from tutelage.tasks.task import Students, Task
 from tutelage.telling import silent, telling
 
 Array = npt.NDArray[Any]
-_EXCEPTED = (
-    "controls in scores.json and report.html (for masks also the stages' pictures, stages.npy): computed without noise, "
-    "from a data set that is public anyway",
-)
 
 
 class TeacherFactory(Protocol):
@@ -86,13 +84,16 @@ def transfer(
     test: Public | None = None,
     controls: bool = True,
     seed: int = 0,
+    ledger: str | Path | None = None,
     purpose: str = "",
+    recipe: str = "",
     tuned_on: str = "not stated",
     benchmark: bool = False,
     data: Mapping[str, Any] | None = None,
     declared: Sequence[str] = (),
     truth: bool = True,
     resume: bool = False,
+    pages: Callable[[RunFolder], object] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Train a student on public data from the private teachers' noisy answers: labels, or masks where targets are masks.
@@ -100,7 +101,11 @@ def transfer(
     The noise is calibrated to the budget, unless the aggregation fixes it. `questions` chooses by public criteria alone which
     public records are asked about; without it, the first `queries`. Where the aggregation asks in rounds, one with a method
     `again` (students.questions.Uncertain) chooses each round by what the last student thinks. What a run that is resumed was
-    answered before is in the book and is not paid for again.
+    answered before is in the ledger and is not paid for again; if its plan has changed, the budget is quoted and not the cost.
+    `ledger` is a file that several runs on the same data share: its budget covers all of them. Without it the run has its own.
+    `recipe` is the text of the recipe that this run carries out (recipes.written), to be released, and `purpose` its hash, which
+    names the run in the ledger: runs of one name share answers. Without it the name is random. `pages` writes pages into the
+    release before it is published.
     `benchmark` says that the private data is public anyway: controls computed from it may be shown. `data` is what may be told
     of it (data.provenance), `declared` says in sentences what is public on somebody's word, `truth` whether true masks of
     public images may be shown.
@@ -114,33 +119,159 @@ def transfer(
     selection = how.selecting(budget, queries, mechanism)
     task = _task(private, public, queries, codec, how, questions, shards, truth, say)
     beforehand.check_records(private, public, test)
-    learner, judged = beforehand.made(student, public), test is not None and test.targets is not None
+    learner = beforehand.made(student, public)
     beforehand.check_classes(codec, public, test, teachers=teachers, learner=learner, shares=how.vectors)
-    other, test = _other_than(learner, student), beforehand.known(test)
-    if judged:
+    other, judged = _other_than(learner, student), None if test is None or test.targets is None else beforehand.known(test)
+    if judged is not None:
         other()  # the same one twice is refused before anything is paid for
     parts, folder = private.split(shards, seed=seed), RunFolder(out).create(resume=resume)
-    with folder.locked(), Ledger(folder.book, budget, purpose=purpose) as ledger:
-        fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
-        quietly("fit", fit, ours=Error)
-        curator = Curator(teachers, codec, mechanism, ledger, screen=screen, selection=selection, private=folder.private)
-        answers = task.ask(curator, student, folder, say)
-        sanitised = task.account(curator, folder)
-        model = telling(learner.fit, say, "training the student")(public.unlabelled(), task.lesson(answers))
-        _release(folder, task, model, answers)
-        scores = task.scores(model, answers, test, other, say) if judged and test is not None else {}
-        if judged and test is not None and controls:
-            _judge(folder, lambda: task.controls(teachers, private, answers, test, other, folder, say))
-            say("scoring the controls", 1, 1)
-        exposed = folder.read_controls() if benchmark else {}
-        _note(declared, ledger)
-        document = guarantees.guarantee(
-            ledger, adaptive=task.adaptive, units=len(np.unique(private.units)), sanitised_epsilon=sanitised,
-            excepted=_EXCEPTED if exposed else (), recipe_sha256=purpose or None, tuned_on=tuned_on,
-            labels=task.counts(answers), data=data,
-        )  # fmt: skip
-        _conclude(folder, task, ledger, document, scores, exposed)
+    walk = _Walk(private, public, judged, teachers, student, learner, other, task, folder, say)
+    with folder.locked(), ledger_of(folder, budget, ledger) as book:
+        run = _name(folder, purpose)
+        steps = {"screen": screen, "selection": selection, "private": folder.private, "salt": run}
+        curator = _with_room(Curator(teachers, codec, mechanism, book, **steps), run)
+        plan = _plan(curator, task, how, questions, queries, public, student)
+        about = _begin(folder, curator, run, task, private, parts, plan=plan, recipe=recipe, tuned_on=tuned_on, data=data)
+        answers, sanitised, model = walk.learn(curator, parts)
+        scores = walk.judge(model, answers, controls=controls)
+        _note(declared, book)
+        shown = _write_scores(folder, task, scores, folder.read_controls() if benchmark else {})
+        document = _promise(folder, book, about, task.counts(answers), sanitised, shown=shown)
+        (pages or _no_pages)(folder)
+        folder.publish(book)
     return Outcome(model, folder, answers, document, scores)
+
+
+@final
+@dataclass(frozen=True)
+class _Walk:
+    """Hold what a run learns with and is judged on."""
+
+    private: Private
+    public: Public
+    test: Public | None  # with targets
+    teachers: TeacherFactory
+    student: Students
+    learner: Any
+    other: Students
+    task: Task
+    folder: RunFolder
+    say: Progress
+
+    def learn(self, curator: Curator, parts: Shards) -> tuple[Any, float | None, Model]:
+        """Train teachers, ask them, and train the student on the answers. Give these, the sanitised ε, and the student."""
+        say = functools.partial(self.say, "training teachers")
+        quietly("fit", functools.partial(self.teachers.fit, self.private, parts, progress=say), ours=Error)
+        answers = self.task.ask(curator, self.student, self.folder, self.say)
+        sanitised = self.task.account(curator, self.folder)
+        fit = telling(self.learner.fit, self.say, "training the student")
+        model = fit(self.public.unlabelled(), self.task.lesson(answers))
+        _release(self.folder, self.task, model, answers)
+        return answers, sanitised, model
+
+    def judge(self, model: Model, answers: Any, *, controls: bool) -> dict[str, float]:
+        """Score the student on public test data, and what private data gives without noise under `private/`.
+
+        One private record could make such a control fail. It must not decide whether there is a release: the owner reads
+        of it under `private/`, and nobody else.
+        """
+        if self.test is None:
+            return {}
+        scores = self.task.scores(model, answers, self.test, self.other, self.say)
+        if controls:
+            given = (self.teachers, self.private, answers, self.test, self.other, self.folder, self.say)
+            self.folder.failed_controls.unlink(missing_ok=True)
+            try:
+                quietly("controls", lambda: self.task.controls(*given), ours=Error)
+            except Error as error:
+                self.folder.write_inside(self.folder.failed_controls, f"{error}\n")
+            self.say("scoring the controls", 1, 1)
+        return scores
+
+
+def _begin(
+    folder: RunFolder, curator: Curator, run: str, task: Task, private: Private, parts: Shards, *, recipe: str, **facts: Any
+) -> dict[str, Any]:
+    """Take an earlier release back, and write down what is planned: in the ledger its hash, for the guarantee all of it."""
+    book, roster = curator.ledger, private.roster
+    about = guarantees.intended(
+        task=task.name, adaptive=task.adaptive, units=private.places, shards=parts.key, ledger=folder.own(book),
+        roster=None if roster is None else roster.sha256, recipe_sha256=run if recipe else None, **facts,
+    )  # fmt: skip
+    folder.reopen()
+    folder.keep(book, run)
+    book.begin(run, plan=guarantees.planned(about))
+    folder.keep(book, run)
+    if recipe:
+        folder.recipe.write_text(recipe, encoding="utf-8")
+    return about
+
+
+def _promise(
+    folder: RunFolder, book: Ledger, about: dict[str, Any], labels: dict[str, int], sanitised: float | None, *, shown: bool
+) -> dict[str, Any]:
+    """Export the ledger, and write the guarantee that follows from the exported rows alone."""
+    book.export(folder.exported_book)
+    document = guarantees.guarantee(
+        read_lines(folder.exported_book), run=book.run, about=about, sanitised_epsilon=sanitised, labels=labels,
+        excepted=guarantees.EXCEPTED if shown else (),
+    )  # fmt: skip
+    guarantees.write(document, folder.guarantee)
+    return document
+
+
+def _name(folder: RunFolder, purpose: str) -> str:
+    """Name the run in its ledger: by its recipe's hash, or by a random name, so that no other run is given its answers."""
+    begun = folder.state.get("run")
+    name = purpose or begun or secrets.token_hex(16)
+    if begun not in (None, name):
+        raise LedgerError(
+            "`recipe` must be the one that this folder was begun with. Got one that was changed since instead: take a new --out."
+        )
+    return name
+
+
+def _no_pages(folder: RunFolder) -> None:
+    """Leave the release without a page."""
+
+
+def _with_room(curator: Curator, run: str) -> Curator:
+    """Refuse to begin on a shared ledger whose budget other runs have used up."""
+    book = curator.ledger
+    if book.length > 1 and run not in {name for name, _ in book.starts()} and curator.affordable() < 1:
+        raise BudgetExceeded(
+            f"the ledger must hold at least one more answer within ε = {book.budget.epsilon:g}. "
+            "Got one that other runs have used up instead; nothing was read."
+        )
+    return curator
+
+
+def _plan(
+    curator: Curator, task: Task, how: Aggregation, questions: Questions | None, queries: int, public: Public, student: Students
+) -> dict[str, Any]:
+    """Describe what will be asked and how. The ledger holds its hash: under another plan the budget is quoted."""
+    steps = (curator.mechanism, curator.screen, curator.selection)
+    return {
+        "steps": [repr(step) for step in steps if step is not None],
+        "codec": repr(curator.codec),
+        "aggregation": repr(how),
+        "queries": queries,
+        "questions": "the first" if questions is None else _described(questions),
+        "asked": task.asked,
+        "pool": public.sha256,
+        "teachers": _described(curator.teachers),
+        "student": _described(student),
+    }
+
+
+def _described(thing: Any) -> str:
+    """Describe an object by its key, or by its kind alone: never by what it holds, which may be an address or private."""
+    if isinstance(key := getattr(thing, "key", None), str):
+        return key
+    if isinstance(thing, functools.partial):
+        thing = thing.func
+    kind = thing if hasattr(thing, "__qualname__") else type(thing)
+    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _default(codec: Codec | Sighted) -> Aggregation:
@@ -169,14 +300,6 @@ def _task(
     return Labelling(Interview(public, queries, codec.bound.dimension, how, questions, say))
 
 
-def _judge(folder: RunFolder, controls: Callable[[], None]) -> None:
-    """Score what only the owner of the data may know. A control that fails on private data leaves no figure, and ends no run."""
-    try:
-        quietly("controls", controls, ours=Error)
-    except DataError as error:
-        folder.write_inside(folder.private / "controls-failed.txt", f"{error}\n")
-
-
 def _other_than(published: Any, student: Students) -> Students:
     """Make students for the controls: one of them learns from private data, and must not be the one that is published."""
 
@@ -203,18 +326,9 @@ def _release(folder: RunFolder, task: Task, model: Model, answers: Any) -> None:
     task.publish(folder, model, answers)
 
 
-def _conclude(
-    folder: RunFolder,
-    task: Task,
-    ledger: Ledger,
-    document: dict[str, Any],
-    scores: dict[str, float],
-    exposed: dict[str, float],
-) -> None:
-    """Add the figures and the guarantee; stages only where the private data is public anyway."""
-    folder.shown_stages.unlink(missing_ok=True)  # an earlier life may have been a benchmark
+def _write_scores(folder: RunFolder, task: Task, scores: dict[str, float], exposed: dict[str, float]) -> bool:
+    """Write the figures. Tell whether any of private data, and the stages, are among them: where that is public anyway."""
     if exposed:
         task.expose(folder)
     folder.scores.write_text(json.dumps({**scores, **exposed}, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    ledger.export(folder.exported_book)
-    guarantees.write(document, folder.guarantee)
+    return bool(exposed)

@@ -1,28 +1,26 @@
-"""ε again, from the book alone, by somebody else's accountant.
+"""A release checked by itself: its files, its ledger, and ε again by somebody else's accountant.
 
-Nothing here uses our own accounting: the rows are read, their chain is checked, and Google's dp-accounting prices them.
+Nothing here prices with our own accounting: the rows are read, their chain is checked, and Google's dp-accounting prices them.
 What it has no event for (a smooth release) is written out a second time here, from the definition.
 """
 
 from __future__ import annotations
 
-import json
 import math
 import os
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, reduce
-from pathlib import Path
-from typing import Any, NoReturn, final
-from zipfile import BadZipFile
+from typing import Any, final
 
 import numpy as np
 from scipy import special
 
-from tutelage.data.provenance import SHOWN
-from tutelage.guarantee import statement
-from tutelage.privacy.errors import LedgerError, RecipeError
+from tutelage import manifest
+from tutelage.claims import FIGURES, check_files, check_rows, check_words, number, read_claim, unbound
+from tutelage.guarantee import counted, later, opened_with
+from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import (
     Event,
     Gaussian,
@@ -35,24 +33,21 @@ from tutelage.privacy.events import (
     Threshold,
     to_record,
 )
-from tutelage.privacy.ledger import Budget, Entry, Ledger, charges, check_chain, read_lines
-from tutelage.privacy.units import Adjacency, Unit
+from tutelage.privacy.ledger import Entry, check_chain, quotable, read_lines
 from tutelage.runs import RunFolder
 
 #: Loss distributions round upwards to a grid, and a Rényi conversion to its orders: up to this share on top of the exact figure.
 TOLERANCE = 5e-3
 #: Nothing is rounded where every answer is Gaussian. At ε = 10,000 the figure above would pass a claim that is 50 too low.
 EXACT = 1e-6
+#: Nor are μ and an attacker's rate that follow from ε by a formula; two ways to compute them differ by less than this.
+_WRITTEN = 1e-5
 
 #: Grids that privacy losses are rounded to, coarse to fine. The last is dp-accounting's own.
 _GRIDS = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 _ROUNDING = 1e-4  # of ε: a grid that costs no more is fine enough. Far below the tolerance, since the estimate is a rough one
 
-_HASH = re.compile(r"[0-9a-f]{64}")
-_ALIGNMENT = re.compile(r"alignment-[0-9a-f]{12}\.npz")
-_FIELDS = ("epsilon", "data_independent_epsilon", "budget_epsilon", "delta", "mu", "implied_tpr_at_fpr_0.001")
 _OPENING = {"budget_epsilon": "epsilon"} | {name: name for name in ("delta", "unit", "unit_teachers", "adjacency")}
-_OTHERS = (*_OPENING, "adaptive", "mu_is_exact", "events", "ledger_head")
 
 Price = Callable[[float], float]  # δ to ε, never below the true one
 
@@ -70,193 +65,177 @@ class Opinion:
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """What an independent reading of the book found."""
+    """What an independent reading of a release found."""
 
     claimed_epsilon: float
     recomputed_epsilon: float
     delta: float
+    quotes: str  # "cost" or "budget"
     rows: int
     events: int
     head: str
+    manifest: str  # SHA-256 of the manifest, which binds every released file: to compare with what the custodian noted
     accountant: str
     against_private_book: bool  # False where only release/ was at hand
+    unbound: tuple[str, ...]  # what stands in the release on the word of whoever made it
+
+
+@final
+@dataclass(frozen=True)
+class Together:
+    """What an independent reading found of several releases that share one ledger."""
+
+    epsilon: float  # what all of them cost together, as far as the longest of their ledgers tells
+    budget_epsilon: float
+    delta: float
 
 
 def verify(run: str | os.PathLike[str] | RunFolder) -> Verdict:
-    """Check a run: chain, head, export against database, budget, events, ε, μ and the attacker's rate.
+    """Check a release: its files against the manifest, the ledger's chain and order, every figure and sentence.
 
-    Raise LedgerError if anything is off. Not checked, because the book does not hold it: `sanitised_epsilon`, `units`, scores.
+    Raise an error if anything is off. `unbound` of the verdict lists what cannot be checked against anything.
     """
+    return _verified(run)[0]
+
+
+def verify_together(runs: Sequence[str | os.PathLike[str] | RunFolder]) -> tuple[list[Verdict], Together]:
+    """Check several releases, each by itself and all together: they must share one ledger, within its budget."""
+    found = [_verified(run) for run in runs]
+    verdicts, ledgers = [verdict for verdict, _ in found], [rows for _, rows in found]
+    longest = max(ledgers, key=len)
+    if any(rows != longest[: len(rows)] for rows in ledgers):
+        total = sum(verdict.claimed_epsilon for verdict in verdicts)
+        raise LedgerError(
+            "releases must share one ledger to be checked together. Got several ledgers instead: if they are of the same data, "
+            f"at most ε = {total:.6g} holds for all of them."
+        )
+    budget = opened_with(longest)
+    return verdicts, Together(_price(_tallied(longest), budget.delta)[1], budget.epsilon, budget.delta)
+
+
+def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[Entry]]:
     folder = (run if isinstance(run, RunFolder) else RunFolder(run)).existing()
-    claim = _claim(folder)
+    claim = read_claim(folder.guarantee)
+    files, digest = manifest.check(folder.published)
     rows = read_lines(folder.exported_book)
     check_chain(rows)
     if rows[-1].hash != claim["ledger_head"]:
         raise LedgerError(
             "the book must end at the row that guarantee.json names. Got another end (rows missing or added) instead."
         )
-    if folder.holds_book:
-        with Ledger(folder.book) as ledger:
-            if ledger.entries() != rows:
-                raise LedgerError("the exported book must equal the one under private/. Got a different one instead.")
+    inside = folder.holds_book
+    if inside:
+        with folder.opened() as ledger:
+            _check_inside(ledger.entries(), rows, claim["run"], digest)
+    check_rows(rows)
     for name, written in _OPENING.items():
-        if claim[name] != rows[0].body.get(written):
+        if claim[name] != rows[0].body[written]:
             raise LedgerError(f"`{name}` must be what the book was opened with. Got {claim[name]!r} instead.")
-    _check_order(rows)
     pairs = _tallied(rows)
     _check_events(claim, pairs)
-    delta = claim["delta"]
-    try:
-        opinion = recomputed(pairs)
-        again = opinion.price(delta)
-        _check_figures(claim, pairs, opinion, again)
-    except (ArithmeticError, ValueError):  # a noise or a δ that no mechanism has
-        raise LedgerError("the book's events and δ must be ones that dp-accounting can price. Got others instead.") from None
-    _check_words(claim, rows, folder)
+    opinion, again = _price(pairs, claim["delta"])
+    with pricing():
+        _check_figures(claim, rows, pairs, opinion, again)
+    check_words(claim, rows)
+    check_files(claim, rows, folder.published, files)
     events = sum(count for _, count in pairs)
-    return Verdict(claim["epsilon"], again, delta, len(rows), events, rows[-1].hash, opinion.accountant, folder.holds_book)
+    verdict = Verdict(
+        number(claim["epsilon"]), again, claim["delta"], claim["quotes"], len(rows), events, rows[-1].hash, digest,
+        opinion.accountant, inside, unbound(claim, files),
+    )  # fmt: skip
+    return verdict, rows
 
 
-def _claim(folder: RunFolder) -> dict[str, Any]:
-    """Read guarantee.json with every figure as a number."""
-    try:
-        claim = json.loads(folder.guarantee.read_text(encoding="utf-8"), parse_constant=_no_number)
-        if not isinstance(claim, dict) or not {*_FIELDS, *_OTHERS} <= set(claim):
-            raise ValueError
-        return {**claim, **{name: _number(claim[name]) for name in _FIELDS}}
-    except (OSError, ValueError):
-        raise RecipeError(
-            "`run` must hold a readable guarantee.json with its documented fields. Got another file instead."
-        ) from None
-
-
-def _no_number(constant: str) -> NoReturn:
-    raise ValueError(constant)
-
-
-def _number(value: Any) -> float:
-    if value == "infinity":
-        return math.inf
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-        raise ValueError
-    return float(value)
-
-
-def _check_order(rows: list[Entry]) -> None:
-    """Refuse rows that no ledger writes, and more answers than had been charged for when they were let out."""
-    charged = released = 0
-    for row in rows[1:]:
-        if row.kind not in ("charge", "release", "note"):
-            raise LedgerError(f"the book's rows must be charges, releases and notes. Got another at row {row.seq} instead.")
-        count = row.body.get("count", 0) if row.kind != "note" else 0
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise LedgerError(f"a release must hold a count ≥ 0. Got another at row {row.seq} instead.")
-        charged, released = charged + count * (row.kind == "charge"), released + count * (row.kind == "release")
-        if released > charged:
-            raise LedgerError(
-                f"every answer must be charged for before it is let out. Got more answers at row {row.seq} instead."
-            )
-
-
-def _check_words(claim: dict[str, Any], rows: list[Entry], folder: RunFolder) -> None:
-    """Hold what guarantee.json says in words to its figures and to the book."""
-    if not isinstance(claim["adaptive"], bool) or not isinstance(claim.get("excepted"), list):
-        raise LedgerError("`adaptive` and `excepted` must be a truth value and a list. Got others instead.")
-    told = rows[0].body
-    unit = Unit(told["unit"], told["unit_teachers"])
-    budget = Budget(told["epsilon"], told["delta"], unit, adjacency=Adjacency(told["adjacency"]))
-    if claim.get("statement") != statement(claim["epsilon"], budget, bool(claim["excepted"])):
-        raise LedgerError("`statement` must say what the figures say. Got another sentence instead.")
-    _check_data(claim.get("data"), folder)
-    _check_warnings(claim.get("warnings"), rows)
-    if (claim.get("recipe_sha256") or "") != told.get("purpose", ""):
-        raise LedgerError("`recipe_sha256` must be the book's purpose. Got another instead.")
-
-
-def _check_warnings(said: Any, rows: list[Entry]) -> None:
-    """Refuse warnings without what the book's notes declare public. Both stand in the release: the message may quote them."""
-    if not isinstance(said, list):
-        raise LedgerError("`warnings` must be a list. Got another value instead.")
-    noted = [row.body["declared"] for row in rows if row.kind == "note" and "declared" in row.body]
-    missing = [one for one in noted if one not in said]
-    if missing:
-        raise LedgerError(f"`warnings` must hold all that the book's notes declare. Got a list without {missing[0]!r} instead.")
-
-
-def _check_data(data: Any, folder: RunFolder) -> None:
-    """Refuse a hash of anything but public parts: one of private records is a function of them, without noise."""
-    if data is None:  # a run from Python, or one older than this field
-        return
-    known = isinstance(data, dict) and set(data) - {"alignment"} == {"set", "split", "published", "hashes"}
-    hashes = data.get("hashes") if known else None
-    if not isinstance(hashes, dict) or not set(hashes) <= set(SHOWN):
-        raise LedgerError(f"`data` must name a set, its split and hashes of {', '.join(SHOWN)} alone. Got others instead.")
-    plain = isinstance(data["published"], bool) and all(isinstance(data[name], (str, type(None))) for name in ("set", "split"))
-    if not plain or not all(isinstance(one, str) and _HASH.fullmatch(one) for one in hashes.values()):
-        raise LedgerError("`data` must hold names, a truth value and hashes of 64 digits. Got others instead.")
-    named = "alignment" in data and isinstance(data["alignment"], str) and bool(_ALIGNMENT.fullmatch(data["alignment"]))
-    if not named == ("moved" in hashes) == ("alignment" in data):
+def _check_inside(known: list[Entry], rows: list[Entry], run: str, digest: str) -> None:
+    """Hold the release to the ledger under `private/`, which may have gone on with other runs, and which noted the manifest."""
+    if known[: len(rows)] != rows:
+        raise LedgerError("the exported book must equal the one under private/. Got a different one instead.")
+    after = known[len(rows) :]
+    if not later(after, run):
         raise LedgerError(
-            "`data.alignment` must name the file that says where public images went, beside the hash `moved` of where that is. "
-            "Got one without the other, or another name, instead."
+            "the exported book must equal the one under private/. Got one without what this run was charged for since instead."
         )
-    if named and (file := folder.release / data["alignment"]).exists() and _moved(file) != hashes["moved"]:
-        raise LedgerError(f"`{file.name}` must move the public pool to where `data.hashes.moved` says. Got another file instead.")
-    if "split" in hashes and data.get("published") is not True:
-        raise LedgerError("`data` must hash the split of a published set alone. Got that of another instead.")
+    if not any(row.kind == "note" and row.body.get("manifest") == digest for row in after):
+        raise LedgerError("the manifest must be one that the book under private/ noted. Got another instead.")
 
 
-def _moved(file: Path) -> str:
-    """Read which pool a file moves the images to; nothing where it cannot be read."""
+@contextmanager
+def pricing() -> Iterator[None]:
+    """Turn what an accountant raises on a noise or a δ that no mechanism has into one line."""
     try:
-        with np.load(file, allow_pickle=False) as arrays:
-            return bytes(arrays["moved"]).hex()
-    except (OSError, ValueError, KeyError, BadZipFile):
-        return ""
+        yield
+    except (ArithmeticError, ValueError, MemoryError):
+        raise LedgerError("the book's events and δ must be ones that dp-accounting can price. Got others instead.") from None
+
+
+def _price(pairs: list[tuple[Event, int]], delta: float) -> tuple[Opinion, float]:
+    with pricing():
+        opinion = recomputed(pairs)
+        return opinion, opinion.price(delta)
 
 
 def _tallied(rows: list[Entry]) -> list[tuple[Event, int]]:
-    tally: dict[Event, int] = {}
-    for event, count in charges(rows):
-        tally[event] = tally.get(event, 0) + count
-    return list(tally.items())
+    with pricing():
+        return counted(rows)
 
 
 def _check_events(claim: dict[str, Any], pairs: list[tuple[Event, int]]) -> None:
     booked = [{**to_record(event), "count": count} for event, count in pairs]
     stated = claim["events"]
-    if not isinstance(stated, list) or len(stated) != len(booked) or any(event not in stated for event in booked):
+    if len(stated) != len(booked) or any(event not in stated for event in booked):
         raise LedgerError("guarantee.json must list the book's events. Got others instead.")
 
 
-def _check_figures(claim: dict[str, Any], pairs: list[tuple[Event, int]], opinion: Opinion, again: float) -> None:
+def _check_figures(
+    claim: dict[str, Any], rows: list[Entry], pairs: list[tuple[Event, int]], opinion: Opinion, again: float
+) -> None:
     """Refuse figures that promise more than the book gives. Those that promise less are the owner's to state."""
+    claim = {**claim, **{name: number(claim[name]) for name in FIGURES}}
     # `again` is never below the true ε, so what passes is at most the slack too low, however coarsely it was priced.
     for name in ("epsilon", "data_independent_epsilon"):
         _refuse_below(claim, name, again, "what the book costs", opinion.slack)
-    # A test decided how often was answered: what happened to be spent is no bound, only the budget that the filter held.
-    adaptive = any(isinstance(event, Threshold) for event, _ in pairs)
-    if adaptive:
-        _refuse_below(claim, "epsilon", claim["budget_epsilon"], "the budget, where a test decides what is answered,")
+    tested, own = any(isinstance(event, Threshold) for event, _ in pairs), quotable(rows, claim["run"])
+    if tested and not claim["adaptive"]:
+        raise LedgerError("`adaptive` must be true where a test decides what is answered. Got false instead.")
+    # What happened to be spent is no bound where it depends on answers: only the budget is, which the filter held.
+    if claim["quotes"] == "cost" and (claim["adaptive"] or not own):
+        raise LedgerError(
+            "`quotes` must be 'budget' where answers decide what is asked: after a test, a second plan or a second run. "
+            "Got 'cost' instead."
+        )
+    if claim["quotes"] == "budget":
+        _refuse_below(claim, "epsilon", claim["budget_epsilon"], "the budget, where that is quoted,")
     looked = any(isinstance(event, NonPrivate) for event, _ in pairs)
     if not looked and again > claim["budget_epsilon"] * (1 + TOLERANCE) + 1e-3:
         raise LedgerError(f"the book must not cost more than its budget, {claim['budget_epsilon']:g}. Got {again:.6g} instead.")
+    if claim["data_independent_epsilon"] > claim["epsilon"]:
+        raise LedgerError("`data_independent_epsilon` must be at most `epsilon`. Got more instead.")
     if math.isinf(claim["epsilon"]):
         _refuse_below(claim, "mu", math.inf, "infinity, as ε is,")
         _refuse_below(claim, "implied_tpr_at_fpr_0.001", 1.0, "1, as ε is infinite,")
         return
-    gaussian = all(_noise_multiplier(event) is not None for event, _ in pairs)
-    if claim["mu_is_exact"] is not False and not gaussian:
-        raise LedgerError("`mu_is_exact` must be false where not every event is Gaussian. Got true instead.")
+    gaussian = all(_noise_multiplier(event) is not None for event, _ in pairs) and own
+    if claim["mu_is_exact"] and not gaussian:
+        raise LedgerError(
+            "`mu_is_exact` must be false where not every event is Gaussian, and where there was a second plan or run. "
+            "Got true instead."
+        )
     if claim["epsilon"] > 0:
-        _refuse_below(claim, "mu", _mu_at_least(claim["epsilon"], claim["delta"]), "that of a Gaussian answer with this ε")
+        _refuse_below(
+            claim, "mu", _mu_at_least(claim["epsilon"], claim["delta"]), "that of a Gaussian answer with this ε", _WRITTEN
+        )
     fpr, name = 1e-3, "implied_tpr_at_fpr_0.001"
-    if gaussian:
-        _refuse_below(claim, name, float(special.ndtr(claim["mu"] + special.ndtri(fpr))), "what its μ implies")
-    elif adaptive:
-        _refuse_below(claim, name, min(1.0, math.exp(min(claim["epsilon"], 700.0)) * fpr) * 0.99, "what its ε implies")
+    if claim["mu_is_exact"]:
+        _refuse_below(claim, name, float(special.ndtr(claim["mu"] + special.ndtri(fpr))), "what its μ implies", _WRITTEN)
+    elif claim["quotes"] == "budget":
+        _refuse_below(claim, name, _rate(claim["epsilon"], claim["delta"], fpr), "what its ε implies", _WRITTEN)
     else:
         _refuse_below(claim, name, _best_rate(opinion.price, fpr) * 0.99, "what the book implies")
+
+
+def _rate(epsilon: float, delta: float, fpr: float) -> float:
+    """Bound an attacker's true-positive rate by one (ε, δ): whoever is in the data can be missed as well as found."""
+    return min(1.0, math.exp(min(epsilon, 700.0)) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
 
 
 def _best_rate(price: Price, fpr: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tutelage.recipes.run import embedded, run
-from tutelage.report.page import report
+from tutelage.report.page import pages
 from tutelage.transfer import Outcome
 
 
@@ -20,8 +21,7 @@ def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Outcom
 
     def outcome(name: str) -> Outcome:
         if name not in made:
-            made[name] = run(embedded(name), root / name)
-            report(made[name].folder, name=name)
+            made[name] = run(embedded(name), root / name, pages=functools.partial(pages, name=name))
         return made[name]
 
     return outcome

@@ -17,7 +17,7 @@ import pytest
 import typer
 from tests.walk.tiny import tiny_run
 
-from tutelage import cli
+from tutelage import cli, manifest
 from tutelage.privacy.ledger import Entry, read_lines
 from tutelage.recipes.run import EMBEDDED
 
@@ -251,7 +251,7 @@ def test_run_makes_a_release_once_and_again_only_on_request(tutelage: Call, tmp_
     assert "asking the teachers" in said.err  # progress is no part of the output
     assert (tmp_path / "run" / "release" / "report.html").exists()
     refused(tutelage(*words), "`out` must be a new folder, or say --resume")
-    monkeypatch.setattr(sys.modules["tutelage.report.page"], "report", lambda *_, **__: None)  # once is enough
+    monkeypatch.setattr(sys.modules["tutelage.report.page"], "pages", lambda *_, **__: None)  # once is enough
     again = tutelage(*words, "--resume", "--json")
     assert again.err == ""
     written = (tmp_path / "run" / "release" / "guarantee.json").read_text(encoding="utf-8")
@@ -322,7 +322,7 @@ def test_demo_takes_the_walk_three_times(tutelage: Call, tmp_path: Path, outcome
     for name in EMBEDDED:  # what a first demo left behind: the second is harmless
         shutil.copytree(outcomes(name).folder.root, tmp_path / f"demo{name.removeprefix('digits')}")
     written: list[str] = []
-    monkeypatch.setattr(sys.modules["tutelage.report.page"], "report", lambda folder, *, name: written.append(name))
+    monkeypatch.setattr(sys.modules["tutelage.report.page"], "pages", lambda folder, *, name: written.append(name))
     said = tutelage("demo --only digits", "--out", tmp_path / "demo")
     assert written == list(EMBEDDED)
     assert said.code == 0
@@ -331,7 +331,8 @@ def test_demo_takes_the_walk_three_times(tutelage: Call, tmp_path: Path, outcome
     assert "the three would add up" in said.out
     for name in EMBEDDED:
         statement = tmp_path / f"demo{name.removeprefix('digits')}" / "release" / "guarantee.json"
-        assert json.loads(statement.read_text(encoding="utf-8")) == outcomes(name).guarantee
+        told = json.loads(statement.read_text(encoding="utf-8"))
+        assert {**told, "ledger_head": ""} == {**outcomes(name).guarantee, "ledger_head": ""}
 
 
 def test_demo_speaks_json(tutelage: Call, outcomes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -427,7 +428,7 @@ def test_verify_shows_a_table(tutelage: Call, copied: Callable[..., Path]) -> No
     said = tutelage("verify", copied("digits-lnmax"))
     assert "ε recomputed from the book" in said.out
     assert "privacy loss distributions" in said.out
-    assert "41 rows unbroken, 200 events" in said.out
+    assert "42 rows unbroken, 200 events" in said.out
 
 
 def rechained(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -459,7 +460,7 @@ BOOKS: dict[str, tuple[Callable[[list[str]], list[str]], str]] = {
     "lengthened": (lambda lines: [*lines, lines[-1]], "one unbroken chain"),
     "forged": (forged, "must end at the row that guarantee.json names"),
     "empty": (lambda lines: [], "must begin with its opening row"),
-    "scribbled": (lambda lines: ["not json\n", *lines[1:]], "`book` must be a readable export"),
+    "scribbled": (lambda lines: ["not json\n", *lines[1:]], "`book` must be a file that is whole and readable"),
 }
 
 
@@ -469,6 +470,8 @@ def test_verify_refuses_a_spoilt_book(tutelage: Call, copied: Callable[..., Path
     place, (spoil, why) = copied(private=private), BOOKS[how]
     book = place / "release" / "book.jsonl"
     book.write_text("".join(spoil(book.read_text(encoding="utf-8").splitlines(keepends=True))), encoding="utf-8")
+    refused(tutelage("verify", place), "LedgerError", "'book.jsonl' must be the file that the manifest lists")
+    manifest.write(place / "release")
     refused(tutelage("verify", place), "LedgerError", why)
 
 
@@ -480,6 +483,7 @@ def test_only_the_private_book_tells_a_forger_who_rewrites_everything(tutelage: 
     claim["ledger_head"] = read_lines(book)[-1].hash
     claim["events"][0]["count"] = 191
     statement.write_text(json.dumps(claim), encoding="utf-8")
+    manifest.write(place / "release")
     refused(tutelage("verify", place), "the exported book must equal the one under private/")
 
 
@@ -494,29 +498,38 @@ CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "mu": ({"mu": 0.5}, "`mu` must not be below"),
     "attack": ({"implied_tpr_at_fpr_0.001": 0.01}, "`implied_tpr_at_fpr_0.001` must not be below"),
     "events": ({"events": []}, "guarantee.json must list the book's events"),
-    "not events": ({"events": 7}, "guarantee.json must list the book's events"),
-    "not a number": ({"epsilon": float("nan")}, "readable guarantee.json"),
-    "a word": ({"epsilon": "small"}, "readable guarantee.json"),
-    "negative": ({"epsilon": -1}, "readable guarantee.json"),
+    "not events": ({"events": 7}, "Got a wrong one, 'events', instead"),
+    "not a number": ({"epsilon": float("nan")}, "`guarantee` must be a file that is whole and readable"),
+    "a word": ({"epsilon": "small"}, "Got a wrong one, 'epsilon', instead"),
+    "negative": ({"epsilon": -1}, "Got a wrong one, 'epsilon', instead"),
+    "a field of its own": ({"epsilon_": 0.1}, "Got a wrong one, 'epsilon_', instead"),
 }
 
 
 @pytest.mark.parametrize("what", CLAIMS)
 def test_verify_refuses_a_spoilt_guarantee(tutelage: Call, copied: Callable[..., Path], what: str) -> None:
-    place, (change, why) = copied(), CLAIMS[what]
+    place, (change, why) = copied(private=False), CLAIMS[what]
     statement = place / "release" / "guarantee.json"
     statement.write_text(json.dumps({**json.loads(statement.read_text(encoding="utf-8")), **change}), encoding="utf-8")
+    manifest.write(place / "release")
     refused(tutelage("verify", place), why)
 
 
 def test_verify_refuses_events_with_other_counts_and_too_small_a_quote(tutelage: Call, copied: Callable[..., Path]) -> None:
-    place = copied("digits-confident")
+    place = copied("digits-confident", private=False)
     statement = place / "release" / "guarantee.json"
     claim = json.loads(statement.read_text(encoding="utf-8"))
-    statement.write_text(json.dumps({**claim, "epsilon": 7.9, "adaptive": False}), encoding="utf-8")
-    refused(tutelage("verify", place), "`epsilon` must not be below")
+    for change, why in (
+        ({"epsilon": 7.9, "adaptive": False}, "`epsilon` must not be below"),
+        ({"adaptive": False}, "`adaptive` must be true where a test decides"),
+        ({"quotes": "cost"}, "`quotes` must be 'budget' where answers decide what is asked"),
+    ):
+        statement.write_text(json.dumps({**claim, **change}), encoding="utf-8")
+        manifest.write(place / "release")
+        refused(tutelage("verify", place), why)
     claim["events"][0]["count"] += 1
     statement.write_text(json.dumps(claim), encoding="utf-8")
+    manifest.write(place / "release")
     refused(tutelage("verify", place), "guarantee.json must list the book's events")
 
 
@@ -629,6 +642,7 @@ def test_all_commands_are_known_here() -> None:
         "plan",
         "run",
         "demo",
+        "ledger",
         "report",
         "verify",
         "reproduce accounting",
@@ -664,7 +678,7 @@ def test_every_command_and_option_is_documented(words: str) -> None:
         ("plan", "Choose a recipe's [aggregation] on public"),
         ("reproduce segmentation", "segmentation.md"),
         ("reproduce segmentation", "nothing is downloaded"),
-        ("verify", "A run folder, or its release alone."),
+        ("verify", "Run folders, or releases alone."),
         ("report", "A run folder."),
     ],
 )

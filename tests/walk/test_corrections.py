@@ -96,8 +96,8 @@ def test_features_of_another_run_are_not_taken_up(tmp_path: Path) -> None:
     _, public, _ = runs.loaded(other, None)
     own = Sight.learn(public, linear.settings(other).seeing(), seed=1, device="cpu")
     assert np.array_equal(outcome.model.sight.basis, own.basis)
-    assert len(list((tmp_path / "run" / "release").glob("*sight*"))) == 1  # what was learned of the old pool does not leave
-    for file in (tmp_path / "run" / "release").glob("sight-*.npz"):
+    assert len(list(RunFolder(tmp_path / "run").release.glob("*sight*"))) == 1  # what was learned of the old pool does not leave
+    for file in RunFolder(tmp_path / "run").release.glob("sight-*.npz"):
         file.unlink()
     with pytest.raises(RecipeError, match="must hold answers about this pool, seed and these settings"):
         runs.run(other, tmp_path / "run", device="cpu", resume=True)

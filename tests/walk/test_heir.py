@@ -125,11 +125,11 @@ def test_an_heir_costs_nothing(tmp_path: Path) -> None:
     for name, text in (("alone", ALONE), ("heir", ALONE.replace('learner = "linear"', heir))):
         runs.run(parse(text), tmp_path / name, device="cpu")
     alone, heir_too = (json.loads(RunFolder(tmp_path / n).guarantee.read_text(encoding="utf-8")) for n in ("alone", "heir"))
-    told = ("ledger_head", "recipe_sha256")  # the book is opened with the recipe's hash, and its head follows
+    told = ("ledger_head", "recipe_sha256", "run", "plan")  # rows name the recipe's hash, and the plan its student
     assert {key: value for key, value in alone.items() if key not in told} == {
         key: value for key, value in heir_too.items() if key not in told
     }
-    charged = [[row["body"] for row in book(tmp_path / n) if row["kind"] == "charge"] for n in ("alone", "heir")]
+    charged = [[row["body"]["event"] for row in book(tmp_path / n) if row["kind"] == "charge"] for n in ("alone", "heir")]
     assert charged[0] == charged[1]
     assert (tmp_path / "heir" / "release" / "student.skops").exists()  # an estimator can be one too
     assert not (tmp_path / "alone" / "release" / "linear.npz").exists()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.walk.tiny import CLASSES, QUESTIONS, Killed, MeanTeachers, clouds, kill_after, tiny_run
+from tests.walk.tiny import CLASSES, QUESTIONS, Killed, MeanTeachers, clouds, kill_after, promised, tiny_run
 
 import tutelage as tt
 from tutelage.asking import class_shares
@@ -20,6 +20,7 @@ from tutelage.data.digits import digits
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Ledger, charges
+from tutelage.runs import RunFolder
 from tutelage.students.questions import Uncertain
 from tutelage.transfer import Outcome
 from tutelage.verification import verify
@@ -118,7 +119,8 @@ def test_the_walk_keeps_its_budget_and_is_verified(outcome: Outcome) -> None:
 
 def test_labels_are_counted_by_who_gave_them(outcome: Outcome) -> None:
     counts, charged = outcome.guarantee["labels"], tally(outcome.folder.root)
-    assert counts == {"released": charged["NoisyMax"], "reinforced": int(outcome.reinforced.sum())}
+    assert (counts["released"], counts["reinforced"]) == (charged["NoisyMax"], int(outcome.reinforced.sum()))
+    assert counts["distinct"] <= counts["released"]
     assert (outcome.labels >= 0).sum() == counts["released"] + counts["reinforced"] <= charged["Threshold"] <= 150
     with outcome.folder.labels.open(encoding="utf-8") as file:
         sources = [row["source"] for row in csv.DictReader(file)]
@@ -140,7 +142,7 @@ def test_every_round_is_kept_and_asks_about_other_records(outcome: Outcome) -> N
 def test_resuming_a_finished_walk_costs_nothing_and_changes_nothing(outcome: Outcome, tmp_path: Path) -> None:
     shutil.copytree(outcome.folder.root, tmp_path / "run")
     again = walk(tmp_path / "run", resume=True)
-    assert again.guarantee == outcome.guarantee
+    assert promised(again) == promised(outcome)
     assert np.array_equal(again.labels, outcome.labels)
     assert np.array_equal(again.reinforced, outcome.reinforced)
 
@@ -214,20 +216,20 @@ def killed_after_two_rounds(out: Path) -> None:
     with pytest.raises(Killed):
         tiny_run(out, aggregation=SHY, student=lambda: copy(student))
     assert tally(out)["Threshold"] == 20
-    assert {path.name for path in (out / "release" / "rounds").iterdir()} == {"1.npz", "2.npz"}
+    assert {path.name for path in RunFolder(out).rounds.iterdir()} == {"1.npz", "2.npz"}
 
 
 def test_a_resumed_run_takes_up_the_expectations_it_had(tmp_path: Path) -> None:
     killed_after_two_rounds(tmp_path / "run")
-    second = (tmp_path / "run" / "release" / "rounds" / "2.npz").read_bytes()
+    second = (RunFolder(tmp_path / "run").rounds / "2.npz").read_bytes()
     tiny_run(tmp_path / "run", aggregation=SHY, student=lambda: Opinion(moody), resume=True)
     assert tally(tmp_path / "run")["Threshold"] == QUESTIONS  # each question paid for once
-    assert (tmp_path / "run" / "release" / "rounds" / "2.npz").read_bytes() == second
+    assert (RunFolder(tmp_path / "run").rounds / "2.npz").read_bytes() == second
 
 
 def test_a_twin_that_forgets_its_rounds_pays_twice(tmp_path: Path) -> None:
     killed_after_two_rounds(tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "release" / "rounds")
+    shutil.rmtree(RunFolder(tmp_path / "run").rounds)
     tiny_run(tmp_path / "run", aggregation=SHY, student=lambda: Opinion(moody), resume=True)
     assert tally(tmp_path / "run")["Threshold"] > QUESTIONS
 
@@ -251,19 +253,20 @@ def test_rounds_of_another_plan_are_refused(tmp_path: Path) -> None:
         tiny_run(tmp_path / "run", aggregation=more, student=lambda: Opinion(moody), resume=True)
 
 
-def test_rounds_of_another_book_are_not_taken_up(tmp_path: Path) -> None:
+def test_rounds_of_another_run_are_not_taken_up(tmp_path: Path) -> None:
     killed_after_two_rounds(tmp_path / "run")
-    shutil.rmtree(tmp_path / "run" / "private")
-    first = (tmp_path / "run" / "release" / "rounds" / "1.npz").read_bytes()
-    tiny_run(tmp_path / "run", aggregation=SHY, student=lambda: Opinion(moody))
-    assert (tmp_path / "run" / "release" / "rounds" / "1.npz").read_bytes() != first
-    assert tally(tmp_path / "run")["Threshold"] == QUESTIONS
+    other = RunFolder(tmp_path / "other").create()
+    shutil.copytree(RunFolder(tmp_path / "run").rounds, other.rounds)
+    first = (other.rounds / "1.npz").read_bytes()
+    tiny_run(tmp_path / "other", aggregation=SHY, student=lambda: Opinion(moody), purpose="another")
+    assert (other.rounds / "1.npz").read_bytes() != first
+    assert tally(tmp_path / "other")["Threshold"] == QUESTIONS
 
 
 def test_a_spoiled_round_is_refused(tmp_path: Path) -> None:
     killed_after_two_rounds(tmp_path / "run")
-    (tmp_path / "run" / "release" / "rounds" / "2.npz").write_bytes(b"no archive")
-    with pytest.raises(DataError, match=r"`2\.npz` must be a round that this run kept"):
+    (RunFolder(tmp_path / "run").rounds / "2.npz").write_bytes(b"no archive")
+    with pytest.raises(DataError, match=r"`rounds` must be a file that is whole and readable\. Got .* from 2\.npz instead"):
         tiny_run(tmp_path / "run", aggregation=SHY, student=lambda: Opinion(moody), resume=True)
 
 
@@ -274,7 +277,7 @@ def test_a_budget_that_is_gone_ends_the_rounds(tmp_path: Path) -> None:
     assert len(list(outcome.folder.rounds.iterdir())) == 1
     assert len(student.fits) == 2  # once more, to see whether the next round was paid for in an earlier life; then no more
     again = tiny_run(tmp_path / "run", aggregation=eager, student=lambda: copy(student), queries=60, test=None, resume=True)
-    assert again.guarantee == outcome.guarantee
+    assert promised(again) == promised(outcome)
 
 
 # ── rounds for other methods, and what is refused ─────────────────────────────────────────────────────────────────────
@@ -330,7 +333,7 @@ def test_what_is_quoted_does_not_depend_on_the_answers_even_where_the_price_does
 def test_rounds_that_were_lost_do_not_take_paid_labels_with_them(tmp_path: Path) -> None:
     how = Aggregation("gnmax", rounds=3)
     before = tiny_run(tmp_path / "run", aggregation=how)
-    shutil.rmtree(tmp_path / "run" / "release" / "rounds")
+    shutil.rmtree(RunFolder(tmp_path / "run").rounds)
     after = tiny_run(tmp_path / "run", aggregation=how, resume=True)
     assert np.array_equal(after.labels, before.labels)
     assert (after.labels >= 0).sum() == QUESTIONS

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tests.students.blobs import CODEC, NETWORK, QUICK, TRAINING, blobs
-from tests.walk.tiny import Killed, kill_after
+from tests.walk.tiny import Killed, kill_after, promised
 from tests.walk.tiny_masks import POOL, QUESTIONS, TEACHERS, Painters, mask_run
 
 import tutelage as tt
@@ -65,7 +65,7 @@ def test_the_walk_with_networks_all_the_way(tmp_path: Path) -> None:
     assert scores["released masks"] > 0.75
     assert scores["control: public only, no answers (ε = 0)"] == 0.0
     assert outcome.labels.shape == (QUESTIONS, 16, 16)
-    assert outcome.guarantee["labels"] == {"released": QUESTIONS, "reinforced": 0}
+    assert outcome.guarantee["labels"] == {"released": QUESTIONS, "distinct": QUESTIONS, "reinforced": 0}
     [event] = outcome.guarantee["events"]
     assert (event["kind"], event["count"]) == ("Gaussian", QUESTIONS)
     assert outcome.guarantee["epsilon"] == pytest.approx(1e4, rel=1e-6)
@@ -137,7 +137,7 @@ def test_the_release_holds_nothing_private(tmp_path: Path) -> None:
     outcome = mask_run(tmp_path / "run")
     assert leaks(outcome) == []
     assert {path.name for path in outcome.folder.release.rglob("*")} == {
-        "answers.npz", "book.jsonl", "guarantee.json", "samples.npz", "scores.json", "student.safetensors",
+        "answers.npz", "book.jsonl", "guarantee.json", "manifest.json", "samples.npz", "scores.json", "student.safetensors",
     }  # fmt: skip
     with np.load(outcome.folder.answers) as answers:
         assert answers["masks"].shape == (QUESTIONS, 16, 16)
@@ -308,7 +308,8 @@ def test_a_failing_teacher_says_no_private_value(tmp_path: Path) -> None:
     assert "4711" not in str(caught.value)
     assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
-    assert not list((tmp_path / "run" / "release").iterdir())
+    assert not (tmp_path / "run" / "release").exists()
+    assert not list(RunFolder(tmp_path / "run").draft.iterdir())
 
 
 # ── kills ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -331,7 +332,7 @@ def test_after_a_kill_nothing_is_paid_for_twice(tmp_path: Path, monkeypatch: pyt
     assert verdict.recomputed_epsilon == pytest.approx(8.0, rel=5e-3)
     assert np.array_equal(once.answers.codes, again.answers.codes)
     assert once.answers.chosen.tolist() == again.answers.chosen.tolist()
-    assert again.guarantee == once.guarantee
+    assert promised(again) == promised(once)
 
 
 def test_after_a_kill_a_choice_and_its_values_are_not_paid_for_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,7 +347,7 @@ def test_after_a_kill_a_choice_and_its_values_are_not_paid_for_twice(tmp_path: P
     assert charged(tmp_path / "run") == 2 * QUESTIONS
     assert len(once.answers) == QUESTIONS - 1
     assert np.array_equal(once.answers.values, again.answers.values)
-    assert again.guarantee == once.guarantee
+    assert promised(again) == promised(once)
     assert verify(again.folder).claimed_epsilon <= 8.0
 
 
@@ -370,7 +371,8 @@ def test_a_budget_eaten_by_kills_is_not_a_release(tmp_path: Path, monkeypatch: p
     with pytest.raises(BudgetExceeded, match="must hold at least one answer"):
         mask_run(tmp_path / "run", queries=2, resume=True)
     assert charged(tmp_path / "run") == 2
-    assert not list((tmp_path / "run" / "release").iterdir())
+    assert not (tmp_path / "run" / "release").exists()
+    assert not list(RunFolder(tmp_path / "run").draft.iterdir())
 
 
 # ── other codecs ──────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tutelage import manifest
 from tutelage.privacy.errors import DataError, LedgerError, RecipeError
+from tutelage.privacy.ledger import charges, read_lines
 from tutelage.recipes.recipe import parse
 from tutelage.recipes.run import run
 from tutelage.report.page import report
@@ -111,11 +113,11 @@ def test_its_page_shows_every_stage(finished: RunFolder) -> None:
 
 
 def test_a_finished_run_is_resumed_for_free(finished: RunFolder) -> None:
-    before = finished.exported_book.read_bytes()
+    before = charged(finished)
     with pytest.raises(RecipeError, match="must be a new folder"):
         run(parse(TINY), finished.root, device="cpu", engine="sequential")
     again = run(parse(TINY), finished.root, device="cpu", engine="sequential", resume=True)
-    assert again.folder.exported_book.read_bytes() == before
+    assert charged(again.folder) == before
 
 
 def test_teachers_and_a_student_may_look_at_one_region_at_a_time(tmp_path: Path) -> None:
@@ -130,9 +132,9 @@ def test_teachers_and_a_student_may_look_at_one_region_at_a_time(tmp_path: Path)
     images = done.answers.values[:, None].astype(np.float32)
     assert np.array_equal(model.predict(images), done.model.predict(images))
     assert "<th>encoded teacher</th>" in report(done.folder).report.read_text(encoding="utf-8")
-    book = done.folder.exported_book.read_bytes()
+    book = charged(done.folder)
     again = run(parse(REGIONS), tmp_path / "run", device="cpu", engine="sequential", resume=True)
-    assert again.folder.exported_book.read_bytes() == book
+    assert charged(again.folder) == book
     mixed = REGIONS.replace('learner = "masks"\nkind = "regions"', 'learner = "masks"').replace(
         "{ flip = true }\nmembers = 2", '"none"'
     )
@@ -222,9 +224,9 @@ def test_components_that_were_left_open_are_those_of_the_plan_s_own_noise(tmp_pa
 def test_a_learned_codec_is_the_same_after_a_pause(name: str, tmp_path: Path) -> None:
     text = TINY.replace(VOTES, CODECS[name] + '\n[aggregation]\nmethod = "mean"')
     first = run(parse(text), tmp_path / "run", device="cpu", engine="sequential")
-    before = first.folder.exported_book.read_bytes()
+    before = charged(first.folder)
     again = run(parse(text), tmp_path / "run", device="cpu", engine="sequential", resume=True)
-    assert again.folder.exported_book.read_bytes() == before
+    assert charged(again.folder) == before
 
 
 @pytest.mark.parametrize("learner", ["latent", "masks"])
@@ -250,6 +252,11 @@ def test_the_papers_networks_and_windows_can_be_named(tmp_path: Path) -> None:
     done = run(parse(text), tmp_path / "run", device="cpu", engine="sequential")
     assert repr(done.model) == 'MaskModel({"name": "sisi-2d", "network": "Preset"})'
     assert done.answers.values.shape == (6, 16, 16)
+
+
+def charged(folder: RunFolder) -> list[Any]:
+    """Give all that a run was charged for."""
+    return charges(read_lines(folder.exported_book))
 
 
 def scans() -> str:
@@ -286,26 +293,29 @@ def test_public_scans_are_laid_over_each_other_before_anybody_is_asked(
     with np.load(kept) as arrays:
         found = Alignment(**{name: arrays[name] for name in ("matrices", "shifts", "knots")})
     assert np.allclose(found.images(shown[1]), shown[0], atol=1e-6)
-    before = done.folder.exported_book.read_bytes()
+    before = charged(done.folder)
     monkeypatch.setattr(Alignment, "fit", lambda *_, **__: pytest.fail("aligned again: the questions would be others"))
     run(recipe, tmp_path / "run", resume=True, **how)
-    assert done.folder.exported_book.read_bytes() == before
+    assert charged(done.folder) == before
     intact, elsewhere = kept.read_bytes(), {**found.arrays(), "moved": np.zeros(32, np.uint8)}
-    np.savez_compressed(kept, **elsewhere)
+    copy = shutil.copytree(done.folder.release, tmp_path / "copy")
+    np.savez_compressed(copy / kept.name, **elsewhere)
+    manifest.write(copy)
     with pytest.raises(LedgerError, match=r"must move the public pool to where `data.hashes.moved` says"):
-        verify(done.folder.root)
+        verify(copy)
     elsewhere = {**found.arrays(), "shifts": found.shifts + 0.5, "moved": np.frombuffer(bytes.fromhex(public_of(done)), np.uint8)}
     for arrays in (elsewhere, {**elsewhere, "shifts": found.shifts[:1]}, {**elsewhere, "knots": found.knots * np.nan}):
-        np.savez_compressed(kept, **arrays)
+        np.savez_compressed(done.folder.release / kept.name, **arrays)
         with pytest.raises(DataError, match=r"`alignment-.*npz` must be what this run learned"):
             run(recipe, tmp_path / "run", resume=True, **how)
-    assert done.folder.exported_book.read_bytes() == before  # nothing was asked about images elsewhere
-    kept.write_bytes(intact)
+    assert charged(done.folder) == before  # nothing was asked about images elsewhere
+    (done.folder.release / kept.name).write_bytes(intact)
+    run(recipe, tmp_path / "run", resume=True, **how)
     assert verify(done.folder.root).claimed_epsilon == pytest.approx(50.0)
     kept.write_bytes(b"torn")
     with pytest.raises(DataError, match=r"`alignment-.*npz` must be what this run learned"):
         run(recipe, tmp_path / "run", resume=True, **how)
-    kept.unlink()
+    (done.folder.release / kept.name).unlink()
     with pytest.raises(RecipeError, match="`out` must hold answers about this pool"):
         run(recipe, tmp_path / "run", resume=True, **how)
 
@@ -316,11 +326,10 @@ def public_of(done: Any) -> str:
 
 def test_what_a_start_that_never_asked_had_aligned_does_not_stay(decathlon: Callable[[int], Path], tmp_path: Path) -> None:
     """Its pool may have been the wrong one, and private."""
-    release = tmp_path / "run" / "release"
-    release.mkdir(parents=True)
-    (release / "alignment-0123456789ab.npz").write_bytes(b"of another pool")
+    folder = RunFolder(tmp_path / "run").create()
+    (folder.release / "alignment-0123456789ab.npz").write_bytes(b"of another pool")
     run(parse(scans()), tmp_path / "run", data=decathlon(8), public_data=True, device="cpu", engine="sequential")
-    assert not list(release.glob("*alignment*"))
+    assert not list(folder.release.glob("*alignment*"))
 
 
 def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_path: Path) -> None:

@@ -8,20 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.walk.tiny import forged
 
+from tutelage.claims import check_data
 from tutelage.data.digits import digits
 from tutelage.data.provenance import fingerprint
 from tutelage.privacy.errors import LedgerError
-from tutelage.recipes.run import embedded, gathered, run
-from tutelage.report.page import report
+from tutelage.recipes.run import embedded, gathered
 from tutelage.transfer import Outcome
 from tutelage.verification import verify
-
-
-def changed(place: Path, **fields: Any) -> Path:
-    path = place / "release" / "guarantee.json"
-    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **fields}), encoding="utf-8")
-    return place
 
 
 def test_the_guarantee_and_the_page_name_the_data(outcomes: Callable[[str], Outcome]) -> None:
@@ -43,20 +38,9 @@ def test_the_guarantee_and_the_page_name_the_data(outcomes: Callable[[str], Outc
     assert verify(outcome.folder).against_private_book
 
 
-def test_a_resumed_run_still_names_its_data(copied: Callable[..., Path]) -> None:
-    place = changed(copied(), data=None)  # as if it had been killed just before
-    assert run(embedded("digits"), place, resume=True).guarantee["data"]["set"] == "digits"
-    assert json.loads((place / "release" / "guarantee.json").read_text(encoding="utf-8"))["data"]["set"] == "digits"
-
-
-def test_an_older_guarantee_still_verifies_and_has_its_page(copied: Callable[..., Path]) -> None:
-    place = copied()
-    path = place / "release" / "guarantee.json"
-    old = json.loads(path.read_text(encoding="utf-8"))
-    del old["data"]
-    path.write_text(json.dumps(old), encoding="utf-8")
-    assert verify(place).rows > 1
-    assert "public pool as it was read (SHA-256" not in report(place).report.read_text(encoding="utf-8")
+def test_other_data_than_the_plans_is_refused(outcomes: Callable[[str], Outcome], tmp_path: Path) -> None:
+    with pytest.raises(LedgerError, match="must be what the book noted when the run started"):
+        verify(forged(outcomes("digits").folder.release, tmp_path / "copy", data=None))
 
 
 @pytest.mark.parametrize(
@@ -69,10 +53,10 @@ def test_an_older_guarantee_still_verifies_and_has_its_page(copied: Callable[...
         ({"alignment": 7}, {"moved": "0" * 64}),
     ],
 )
-def test_an_alignment_is_a_file_of_the_release_with_its_outcome(copied: Callable[..., Path], told: Any, moved: Any) -> None:
+def test_an_alignment_is_a_file_of_the_release_with_its_outcome(told: Any, moved: Any, tmp_path: Path) -> None:
     whole = {"set": "brats", "split": None, "published": False, "hashes": {"public": "1" * 64, **moved}, **told}
     with pytest.raises(LedgerError, match=r"`data\.alignment` must name the file"):
-        verify(changed(copied(), data=whole))
+        check_data(whole, tmp_path, frozenset())
 
 
 @pytest.mark.parametrize(
@@ -81,12 +65,11 @@ def test_an_alignment_is_a_file_of_the_release_with_its_outcome(copied: Callable
         {"set": "digits", "split": None, "published": True, "hashes": {"private": "0" * 64}},
         {"set": "digits", "split": None, "published": True, "hashes": {}, "files": {"train.bin": "0" * 64}},
         {"set": "brats", "split": None, "published": False, "hashes": {"split": "0" * 64}},
-        "digits",
     ],
 )
-def test_a_release_with_another_hash_is_refused(copied: Callable[..., Path], data: Any) -> None:
+def test_a_release_with_another_hash_is_refused(data: Any, tmp_path: Path) -> None:
     with pytest.raises(LedgerError, match="`data` must"):
-        verify(changed(copied(), data=data))
+        check_data(data, tmp_path, frozenset())
 
 
 def test_a_file_set_gives_its_split_and_its_files_hashes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,7 @@ from tests.walk.tiny import QUESTIONS, Killed, kill_after, tiny_run
 from tests.walk.tiny_masks import mask_run
 
 import tutelage as tt
-
-KEPT = "release/rounds/1.npz"
+from tutelage.runs import RunFolder
 
 
 class Restless:
@@ -29,7 +28,7 @@ def killed(walk: Any, place: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarra
         kill_after(patched, 3)
         with pytest.raises(Killed):
             walk(place, questions=Restless())
-    return np.asarray(np.load(place / KEPT)["chosen"])
+    return np.asarray(np.load(RunFolder(place).rounds / "1.npz")["chosen"])
 
 
 def resumed(walk: Any, place: Path) -> np.ndarray:
@@ -53,7 +52,7 @@ def test_a_resumed_run_asks_what_it_asked_before(walk: Any, tmp_path: Path, monk
 @pytest.mark.parametrize("walk", [tiny_run, mask_run])
 def test_without_the_file_other_questions_are_asked(walk: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = killed(walk, tmp_path / "run", monkeypatch)
-    (tmp_path / "run" / KEPT).unlink()  # the broken twin
+    (RunFolder(tmp_path / "run").rounds / "1.npz").unlink()  # the broken twin
     heard = resumed(walk, tmp_path / "run")
     assert not set(heard.tolist()) <= set(kept.tolist())
 

@@ -86,7 +86,7 @@ def test_another_recipes_run_is_refused(out: Path, tmp_path: Path) -> None:
     place = tmp_path / "digits-small" / "seed-0" / "release"
     place.mkdir(parents=True)
     (place / "guarantee.json").write_text(
-        json.dumps({**json.loads(guarantee.read_text(encoding="utf-8")), "recipe_sha256": "0" * 64}), encoding="utf-8"
+        json.dumps({**json.loads(guarantee.read_text(encoding="utf-8")), "run": "0" * 64}), encoding="utf-8"
     )
     row = next(row for row in ROWS if row.name == "digits-small")
     result = pate.reproduce(row, tmp_path)

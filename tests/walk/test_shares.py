@@ -77,7 +77,7 @@ def test_a_run_quotes_that_price(tmp_path: Path) -> None:
         told[name] = outcome.guarantee
         verify(tmp_path / name)  # raises where the book says otherwise
     assert told["mean"]["epsilon"] == pytest.approx(told["gnmax"]["epsilon"], rel=1e-12) == pytest.approx(8.0)
-    assert told["mean"]["labels"] == told["gnmax"]["labels"] == {"released": QUESTIONS, "reinforced": 0}
+    assert told["mean"]["labels"] == told["gnmax"]["labels"] == {"released": QUESTIONS, "distinct": QUESTIONS, "reinforced": 0}
     [event] = told["mean"]["events"]
     assert (event["kind"], event["count"]) == ("Gaussian", QUESTIONS)
 

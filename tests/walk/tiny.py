@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import tutelage as tt
+from tutelage import manifest
 from tutelage.privacy.curator import Curator
 
 TEACHERS, QUESTIONS, CLASSES = 10, 30, 3
@@ -38,6 +41,21 @@ def tiny_run(out: Path, *, private_unit: Any = "record", **choices: Any) -> tt.O
         **choices,
     }
     return tt.transfer(tt.Private.of(inputs, targets, unit=private_unit), tt.Public.of(pool, truth), out=out, **settings)
+
+
+def promised(outcome: tt.Outcome) -> dict[str, Any]:
+    """Give a guarantee without the head of its ledger, which grows with every start."""
+    return {name: value for name, value in outcome.guarantee.items() if name != "ledger_head"}
+
+
+def forged(release: Path, to: Path, **fields: Any) -> Path:
+    """Copy a release with other fields in its guarantee (`...` leaves one out), and a manifest that fits: a forger's work."""
+    shutil.copytree(release, to)
+    path = to / "guarantee.json"
+    told = {**json.loads(path.read_text(encoding="utf-8")), **fields}
+    path.write_text(json.dumps({k: v for k, v in told.items() if v is not ...}, indent=2), encoding="utf-8")
+    manifest.write(to)
+    return to
 
 
 class MeanTeachers:

@@ -26,16 +26,18 @@ from tutelage.privacy.mechanisms import NoisyMean
 from tutelage.recipes import sets
 from tutelage.recipes.codecs import FILTERS, PLACE, SHOWN, STRETCHED, section
 from tutelage.recipes.sections import placed
-from tutelage.runs import RunFolder
 
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
 
 
-def codec(recipe: Recipe, public: Public, *, device: str, kept: Path) -> Any:
-    """Build the codec. What is fitted sees public masks alone; a network is kept in the release, for a run that is resumed."""
+def codec(recipe: Recipe, public: Public, *, device: str, kept: Path, begun: bool = False) -> Any:
+    """Build the codec. What is fitted sees public masks alone; a network is kept in the release, for a run that is resumed.
+
+    Before the run has begun nothing was asked yet: a file that lies there may be of other settings, and is made anew.
+    """
     assert recipe.codec is not None
-    return _Builder(recipe, public, device, kept).made(section(recipe.codec), PLACE)
+    return _Builder(recipe, public, device, kept, begun).made(section(recipe.codec), PLACE)
 
 
 @final
@@ -47,6 +49,7 @@ class _Builder:
     public: Public
     device: str
     kept: Path
+    begun: bool
 
     @cached_property
     def masks(self) -> Public:
@@ -144,7 +147,7 @@ class _Builder:
         from tutelage.codecs.autoencoder import Autoencoder
 
         path = self.kept / "codec.safetensors"
-        if self._begun(path):
+        if self.begun and path.exists():
             return Autoencoder.load(path, device=self.device)
         given = {key: getattr(read, key) for key in ("dim", "activation", "norm", "steps", "batch", "rate", "widths")}
         bound = Cube(read.dim) if read.activation == "tanh" else Ball(read.dim, read.norm)
@@ -158,21 +161,13 @@ class _Builder:
 
         inner = self.made(section(read.inner, (*place, "inner"), SHOWN), (*place, "inner"))
         path = self.kept / "decoder.safetensors"
-        if self._begun(path):
+        if self.begun and path.exists():
             return Guided.load(path, codec=inner, device=self.device)
         amount = noise(self.recipe, inner.bound)
         given = {**looking(read), "noise": amount, "device": self.device, "seed": self.recipe.seed}
         made = Guided.fit(inner, self.masks, **given)
         made.save(path)
         return made
-
-    def _begun(self, path: Path) -> bool:
-        """Tell whether a network that lies here is this run's. A book is of one recipe, and refuses another's run.
-
-        Without a book nothing was asked yet: a file that lies here may be of other settings, and is made anew.
-        """
-        book = RunFolder(self.kept.parent).book
-        return path.exists() and book.exists() and book.stat().st_size > 0
 
 
 def looking(read: Any) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy.errors import DataError, RecipeError
-from tutelage.privacy.ledger import Ledger
 from tutelage.runs import RunFolder
 
 Array = npt.NDArray[Any]
@@ -56,8 +55,8 @@ def forgotten(folder: RunFolder, name: str) -> None:
 
 
 def _answered(folder: RunFolder) -> bool:
-    """Tell whether anything was charged in this folder's book."""
+    """Tell whether this run was charged for anything."""
     if not folder.holds_book or not folder.book.stat().st_size:
         return False
-    with Ledger(folder.book) as ledger:
-        return bool(ledger.totals())
+    with folder.opened() as ledger:
+        return any(row.kind == "charge" and row.body["run"] == folder.state.get("run") for row in ledger.entries())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,14 @@ from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import digits
 from tutelage.data.provenance import Provenance
 from tutelage.privacy.bounds import Bound, OneHot
-from tutelage.privacy.errors import Error, LedgerError, RecipeError
-from tutelage.privacy.ledger import Ledger
+from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.recipes import codecs, coders, learners, linear, sets
 from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.laid import NAME, laid
 from tutelage.recipes.learned import forgotten
 from tutelage.recipes.recipe import Recipe, parse, with_roster
 from tutelage.recipes.sections import unknown
+from tutelage.recipes.written import written
 from tutelage.runs import RunFolder
 from tutelage.transfer import Outcome, Progress, transfer
 
@@ -39,16 +40,20 @@ def run(
     public_data: bool = False,
     device: str = "auto",
     engine: str = "auto",
+    ledger: str | Path | None = None,
     resume: bool = False,
+    pages: Callable[[RunFolder], object] | None = None,
     progress: Progress | None = None,
 ) -> Outcome:
     """Carry out a recipe into a run folder; `data` is where the files lie, in place of the recipe's own directory.
 
-    `public_data` declares that the patients who are drawn from it for the public pool and the test are public.
+    `public_data` declares that the patients who are drawn from it for the public pool and the test are public. `ledger` is a file
+    that several runs on the same data share; `pages` writes pages into the release before it is published.
     """
     learners.require(recipe, device=device, engine=engine)
     check_place(out, sets.folders(recipe.data, data) if recipe.about_masks else ())
     recipe, folder = rostered(recipe, data), RunFolder(out)
+    folder.check(resume=resume)
     if resume:
         _check_begun(recipe, folder)
     private, public, test, origin = gathered(recipe, data, progress, public_data=public_data, kept=folder.private / "scans")
@@ -56,6 +61,8 @@ def run(
     number = 0 if recipe.about_masks else classes(recipe)
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
+        with folder.locked():
+            folder.reopen()
     told = origin.told()
     if recipe.alignment is None:
         forgotten(folder, NAME)
@@ -78,13 +85,16 @@ def run(
         test=test,
         out=out,
         seed=recipe.seed,
+        ledger=ledger,
         purpose=recipe.sha256,
+        recipe=written(recipe),
         tuned_on=recipe.tuned_on,
         benchmark=is_benchmark(recipe),
         data=told,
         declared=sets.declared(recipe.data, data or recipe.data.directory) if recipe.about_masks else (),
         truth=not recipe.about_masks or sets.shows_truth(recipe.data, public_data=public_data),
         resume=resume,
+        pages=pages,
         progress=progress,
     )
     with outcome.folder.locked():
@@ -94,12 +104,7 @@ def run(
 
 def _check_begun(recipe: Recipe, folder: RunFolder) -> None:
     """Refuse to go on, before anything is read or fitted, with a folder that another recipe began."""
-    try:
-        with Ledger(folder.book) as book:
-            begun = (book.purpose, book.budget)
-    except Error:
-        return  # no book yet, or a broken one: the run itself says so
-    if begun != (recipe.sha256, recipe.budget()):
+    if folder.state.get("run") not in (None, recipe.sha256):
         raise LedgerError(
             "`recipe` must be the one that this folder was begun with. Got one that was changed since instead: take a new --out."
         )
@@ -129,7 +134,7 @@ def _learners(
 
 def _codec(recipe: Recipe, public: Public, folder: RunFolder, *, device: str) -> Any:
     if recipe.about_masks:
-        return coders.codec(recipe, public, device=device, kept=folder.release)
+        return coders.codec(recipe, public, device=device, kept=folder.release, begun=bool(folder.state))
     return linear.codec(recipe, classes(recipe)) if linear.chosen(recipe) else Votes(classes(recipe))
 
 

@@ -2,51 +2,81 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tutelage.guarantee import attack_bound
+from tutelage import manifest
+from tutelage.guarantee import attack_bound, later
 from tutelage.privacy import accounting
-from tutelage.privacy.errors import LedgerError
+from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.events import Event
-from tutelage.privacy.ledger import Entry, Ledger, charges, read_lines
+from tutelage.privacy.files import read_json, write_whole
+from tutelage.privacy.ledger import Entry, charges, read_lines
 from tutelage.report import stages, words
 from tutelage.rounding import percent, rounded_up
 from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG, RunFolder
 
 
-def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None) -> RunFolder:
-    """Write release/report.html from the release alone, and private/report.html with the figures that stay inside."""
+def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None, out: Path | None = None) -> RunFolder:
+    """Write the pages of a finished run again, and the public page's row in the manifest.
+
+    With `out` the public page is written there, and the run is not changed: it may be a release alone, or on a disk that cannot
+    be written.
+    """
     folder = (run if isinstance(run, RunFolder) else RunFolder(run)).existing()
-    guarantee = json.loads(folder.guarantee.read_text(encoding="utf-8"))
-    _check_current(folder, guarantee)
-    title = name or folder.root.resolve().name
-    shown = json.loads(folder.scores.read_text(encoding="utf-8"))
-    figures = _figures(folder, guarantee)
-    page = _page(title, guarantee, {**figures, "strip": _strip(folder, inside=False)}, shown, inside=False)
-    folder.report.write_text(page, encoding="utf-8")
-    inside = folder.read_controls()
-    if inside:
-        figures["strip"] = _strip(folder, inside=True)
-        folder.write_inside(folder.inside_report, _page(title, guarantee, figures, {**shown, **inside}, inside=True))
+    if out is not None:
+        write_whole(out, _public(folder, name))
+        return folder
+    if not folder.holds_book:
+        raise RecipeError(
+            "`out` must be a file where the release is here alone: its manifest is what its owner noted. Got none instead."
+        )
+    with folder.locked(), folder.opened() as ledger:
+        _check_current(folder, ledger.entries())
+        pages(folder, name=name)
+        ledger.note(manifest=manifest.renew(folder.release, folder.report.name))
+        folder.keep(ledger, folder.state["run"])
     return folder
 
 
-def _check_current(folder: RunFolder, guarantee: dict[str, Any]) -> None:
-    """Refuse a guarantee that its own book has left behind: somebody asked, or looked, since."""
-    if not folder.holds_book:
-        return
-    with Ledger(folder.book) as ledger:
-        if ledger.head != guarantee["ledger_head"]:
-            raise LedgerError(
-                "guarantee.json must name the newest row of the book under private/. Got an older one instead; "
-                "run the recipe again with --resume to renew the release."
-            )
+def pages(folder: RunFolder, *, name: str | None = None) -> None:
+    """Write report.html from the release alone, and private/report.html with the figures that stay inside."""
+    write_whole(folder.report, _public(folder, name))
+    inside = folder.read_controls()
+    if inside:
+        guarantee, shown = _read(folder)
+        figures = {**_figures(folder, guarantee), "strip": _strip(folder, inside=True)}
+        page = _page(_title(folder, name), guarantee, figures, {**shown, **inside}, inside=True)
+        folder.write_inside(folder.inside_report, page)
+
+
+def _public(folder: RunFolder, name: str | None) -> str:
+    guarantee, shown = _read(folder)
+    figures = {**_figures(folder, guarantee), "strip": _strip(folder, inside=False)}
+    return _page(_title(folder, name), guarantee, figures, shown, inside=False)
+
+
+def _read(folder: RunFolder) -> tuple[dict[str, Any], dict[str, float]]:
+    return read_json(folder.guarantee, "guarantee"), read_json(folder.scores, "scores")
+
+
+def _title(folder: RunFolder, name: str | None) -> str:
+    return name or folder.root.resolve().name
+
+
+def _check_current(folder: RunFolder, rows: list[Entry]) -> None:
+    """Refuse a guarantee that its own ledger has left behind: this run asked, or somebody looked, since."""
+    shown, run = read_lines(folder.exported_book), folder.state.get("run")
+    if rows[: len(shown)] != shown or not later(rows[len(shown) :], run):
+        raise LedgerError(
+            "guarantee.json must cover all that its run was charged for. Got an older one instead; "
+            "run the recipe again with --resume to renew the release."
+        )
 
 
 def _strip(folder: RunFolder, *, inside: bool) -> Any:

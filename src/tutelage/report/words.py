@@ -40,7 +40,7 @@ def statement(g: dict[str, Any]) -> str:
     if g["epsilon"] == "infinity":
         return ""
     unit = g["unit"]
-    alike = f"two data sets with equally many {unit}s, in which all data of one {unit} may differ"
+    alike = f"two data sets in which all data of one {unit} may differ, or be absent"
     lacking = f"two data sets, of which one holds all that the other holds and one {unit} more"
     pair = alike if g["adjacency"] == "replace-one" else lacking
     chance = f", about one chance in {round(1 / g['delta']):,}" if 0 < g["delta"] <= 0.5 else ""

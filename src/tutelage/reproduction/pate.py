@@ -171,9 +171,9 @@ def before(out: Path, rows: list[Row]) -> list[Result]:
 
 def finished(folder: RunFolder, recipe: Recipe) -> bool:
     """Tell whether a run is here and is this recipe's; another recipe's is refused, not mixed in."""
-    if not folder.guarantee.exists():
+    if not folder.finished:
         return False
-    if json.loads(folder.guarantee.read_text(encoding="utf-8"))["recipe_sha256"] != recipe.sha256:
+    if json.loads(folder.guarantee.read_text(encoding="utf-8"))["run"] != recipe.sha256:
         raise RecipeError(
             f"`out` must hold runs of the recipes as they are now, or nothing. Got another recipe's in {folder.root} instead."
         )

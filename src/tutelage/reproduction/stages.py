@@ -230,9 +230,9 @@ def _digest(*parts: Any) -> str:
 
 
 def _finished(folder: RunFolder, purpose: str) -> bool:
-    if not folder.guarantee.exists():
+    if not folder.finished:
         return False
-    return bool(json.loads(folder.guarantee.read_text(encoding="utf-8"))["recipe_sha256"] == purpose)
+    return bool(json.loads(folder.guarantee.read_text(encoding="utf-8"))["run"] == purpose)
 
 
 def _aggregation(column: Column) -> Aggregation:

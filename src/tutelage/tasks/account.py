@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+from typing import Any
+
+import numpy as np
+
+from tutelage.data.dataset import Public
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
 from tutelage.privacy.curator import Curator
@@ -26,6 +32,11 @@ def account(curator: Curator, folder: RunFolder, how: Aggregation) -> float | No
     return sanitised
 
 
+def distinct(public: Public, places: Any) -> int:
+    """Count the different records among those of a pool: one that is there twice is asked about once."""
+    return len({hashlib.sha256(np.ascontiguousarray(public.inputs[place]).tobytes()).digest() for place in places})
+
+
 def _answered(rows: list[Entry]) -> bool:
     """Tell whether the book holds a release at all: kills may have used up a whole budget before one."""
     return any(row.kind == "release" for row in rows)
@@ -33,7 +44,7 @@ def _answered(rows: list[Entry]) -> bool:
 
 def _sanitised(curator: Curator, sanitise: Sanitise | None) -> float | None:
     """Publish the data-dependent ε where that was planned and is still affordable (a crash may have used up its room)."""
-    rows = curator.ledger.entries()
+    rows = [row for row in curator.ledger.entries() if row.kind in ("charge", "release")]
     if sanitise is None or not _answered(rows):
         return None
     release = sanitise.release()

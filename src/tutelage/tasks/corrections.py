@@ -40,6 +40,8 @@ class Followed:
 class Following:
     """Ask what a guess is missing, follow the answer, and ask again. The next question depends on released answers alone."""
 
+    name, asked = "corrections", "what each guess is missing"
+
     def __init__(self, public: Public, rounds: int, how: Aggregation, codec: Corrections) -> None:
         if not how.vectors:
             raise RecipeError(f"`method` must be 'mean' for corrections. Got {how.method!r} instead.")
@@ -79,7 +81,7 @@ class Following:
 
     def counts(self, answers: Followed) -> dict[str, int]:
         """Count the rounds."""
-        return {"released": answers.rounds, "reinforced": 0}
+        return {"released": answers.rounds, "distinct": answers.rounds, "reinforced": 0}
 
     def scores(
         self, model: Model, answers: Followed, test: Public, student: Students, say: Progress = silent

@@ -12,7 +12,7 @@ from tutelage.asking import Interview, Labels, Model, Progress
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.curator import Curator
 from tutelage.runs import RunFolder
-from tutelage.tasks.account import account
+from tutelage.tasks.account import account, distinct
 from tutelage.tasks.strong import strong
 from tutelage.tasks.task import Students, trained, voting
 from tutelage.telling import silent
@@ -25,8 +25,15 @@ _SAMPLES = 40  # public questions with their answers that the report can show
 class Labelling:
     """Ask for labels of public records."""
 
+    name = "labels"
+
     def __init__(self, interview: Interview) -> None:
         self.interview, self.public, self.how = interview, interview.public, interview.how
+
+    @property
+    def asked(self) -> str:
+        """Hash the questions that are known beforehand."""
+        return self.interview.asked
 
     @property
     def adaptive(self) -> bool:
@@ -46,8 +53,9 @@ class Labelling:
         return answers.values if answers.shares is None else answers.shares
 
     def counts(self, answers: Labels) -> dict[str, int]:
-        """Count the teachers' labels and the student's own."""
-        return answers.counts()
+        """Count the teachers' labels, the different records among them, and the student's own."""
+        counts = answers.counts()
+        return {**counts, "distinct": distinct(self.public, np.flatnonzero(answers.released))}
 
     def scores(self, model: Model, answers: Labels, test: Public, student: Students, say: Progress = silent) -> dict[str, float]:
         """Score the student, and the controls that need no private data, on public test data."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from collections.abc import Iterable, Iterator
 from typing import Any, final
@@ -22,7 +23,7 @@ from tutelage.privacy.mechanisms import NoisyMean
 from tutelage.privacy.sealed import Sealed
 from tutelage.rounds import Round, Rounds
 from tutelage.runs import RunFolder
-from tutelage.tasks.account import account
+from tutelage.tasks.account import account, distinct
 from tutelage.tasks.task import VOTING, Students, trained
 from tutelage.telling import silent
 
@@ -37,6 +38,8 @@ PUBLIC_MASKS = "control: public masks alone (ε = 0)"
 @final
 class Masking:
     """Ask for masks of public images. `truth` says whether true masks of those that are shown may be shown, too."""
+
+    name = "masks"
 
     def __init__(
         self,
@@ -57,6 +60,11 @@ class Masking:
             raise RecipeError(f"`codec` must {wanted}. Got one bounded by {type(codec.bound).__name__} instead.")
         self.public, self.how, self.codec, self.teachers, self.truth = public, how, codec, teachers, truth
         self.chosen, self.computed = chosen_questions(public, queries, questions, say), questions is not None
+
+    @property
+    def asked(self) -> str:
+        """Hash the questions."""
+        return hashlib.sha256(np.asarray(self.chosen, dtype=np.int64).tobytes()).hexdigest()
 
     @property
     def adaptive(self) -> bool:
@@ -121,7 +129,7 @@ class Masking:
 
     def counts(self, answers: Answers) -> dict[str, int]:
         """Count the teachers' masks."""
-        return {"released": len(answers), "reinforced": 0}
+        return {"released": len(answers), "distinct": distinct(self.public, answers.chosen), "reinforced": 0}
 
     def scores(self, model: Model, answers: Answers, test: Public, student: Students, say: Progress = silent) -> dict[str, float]:
         """Score the student, the mean shape as a constant and as a label, and nothing at all; public masks where they helped."""

@@ -28,6 +28,12 @@ def voting(vote: Callable[..., Any], say: Progress) -> Callable[..., Any]:
 class Task(Protocol):
     """Ask the curator, and judge what a student made of the answers."""
 
+    name: str  # "labels", "masks" or "corrections"
+
+    @property
+    def asked(self) -> str:
+        """Describe what is asked, as far as that is known before the first answer: a hash, or a word."""
+
     @property
     def adaptive(self) -> bool:
         """Tell whether the price depends on what was answered, so that only the budget may be quoted."""

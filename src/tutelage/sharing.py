@@ -1,0 +1,77 @@
+"""The ledger of a run: its own under `private/`, or one that it shares with other runs on the same data."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tutelage.privacy.errors import LedgerError, RecipeError
+from tutelage.privacy.ledger import Budget, Ledger
+from tutelage.runs import RunFolder
+
+
+@contextmanager
+def ledger_of(folder: RunFolder, budget: Budget, shared: str | os.PathLike[str] | None) -> Iterator[Ledger]:
+    """Open the ledger of a run, and refuse one that is older than what the run's folder knows of.
+
+    A shared ledger has a budget of its own. A run with a smaller one makes its noise for that, and the ledger's filter holds the
+    sum of all runs.
+    """
+    state, place = folder.state, folder.book
+    if shared is not None:
+        given = Path(os.path.abspath(shared))
+        if state and given != Path(os.path.abspath(place)):
+            raise LedgerError("`ledger` must be the one that this run was begun with. Got another instead.")
+        place = given
+        _check_outside(folder, place)
+    with owned(place, budget, own=place == folder.private / "book.sqlite", heads=folder.heads) as ledger:
+        yield ledger
+
+
+def owned(place: Path, budget: Budget, *, own: bool = False, heads: list[tuple[int, str]] | None = None) -> Ledger:
+    """Open a ledger that its owner alone can read; where there is none yet, make it with this budget."""
+    fresh = not place.exists() or not place.stat().st_size
+    if not (own or fresh) and place.stat().st_mode & 0o077:
+        raise RecipeError(f"`ledger` must be readable by its owner alone: chmod 600. Got wider rights on {place.name!r} instead.")
+    ledger = Ledger(place, budget if own or fresh else None, heads=heads or [])
+    try:
+        _check_budget(budget, ledger.budget)
+    except BaseException:
+        ledger.close()
+        raise
+    return ledger
+
+
+def _check_outside(folder: RunFolder, place: Path) -> None:
+    """Refuse a ledger inside a release: it would be published."""
+    for release in (folder.draft, folder.published):
+        if Path(os.path.abspath(release)) in place.parents:
+            raise RecipeError("`ledger` must lie outside of the release. Got a place inside instead.")
+
+
+def _check_budget(budget: Budget, whole: Budget) -> None:
+    """Refuse a run that the ledger does not speak about, or that may spend more than all runs together."""
+    for name in ("delta", "unit", "adjacency"):
+        if getattr(budget, name) != getattr(whole, name):
+            raise LedgerError(f"`{name}` must be the ledger's, {getattr(whole, name)}. Got {getattr(budget, name)} instead.")
+    if budget.epsilon > whole.epsilon:
+        raise LedgerError(f"`epsilon` must be at most the ledger's, {whole.epsilon:g}. Got {budget.epsilon:g} instead.")
+
+
+def summary(place: Path) -> dict[str, Any]:
+    """Give a ledger's budget, what was spent of it so far, and the runs that share it. All of it is public."""
+    with Ledger(place) as ledger:
+        return {
+            "budget_epsilon": ledger.budget.epsilon,
+            "delta": ledger.budget.delta,
+            "unit": ledger.budget.unit.name,
+            "unit_teachers": ledger.budget.unit.teachers,
+            "adjacency": str(ledger.budget.adjacency),
+            "spent_epsilon": ledger.spent().epsilon,
+            "runs": list(dict.fromkeys(run for run, _ in ledger.starts())),
+            "rows": ledger.length,
+            "head": ledger.head,
+        }
