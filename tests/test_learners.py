@@ -228,7 +228,7 @@ def test_a_named_data_set_is_read_from_where_the_run_is_told(monkeypatch: pytest
     class Found(Exception):
         pass
 
-    def load(name: str, directory: Any, *, split: str | None, progress: Any) -> Any:
+    def load(name: str, directory: Any, *, split: str | None, published: bool, progress: Any) -> Any:
         asked.append((name, directory, split))
         raise Found
 

@@ -103,9 +103,8 @@ def transfer(
     `again` (students.questions.Uncertain) chooses each round by what the last student thinks. What a run that is resumed was
     answered before is in the ledger and is not paid for again; if its plan has changed, the budget is quoted and not the cost.
     `ledger` is a file that several runs on the same data share: its budget covers all of them. Without it the run has its own.
-    `recipe` is the text of the recipe that this run carries out (recipes.written), to be released, and `purpose` its hash, which
-    names the run in the ledger: runs of one name share answers. Without it the name is random. `pages` writes pages into the
-    release before it is published.
+    `recipe` is the text of the recipe that this run carries out, to be released, and `purpose` its hash, which names the run in
+    the ledger: runs of one name share answers. Without it the name is random. `pages` writes pages into the release.
     `benchmark` says that the private data is public anyway: controls computed from it may be shown. `data` is what may be told
     of it (data.provenance), `declared` says in sentences what is public on somebody's word, `truth` whether true masks of
     public images may be shown.
@@ -128,8 +127,7 @@ def transfer(
     walk = _Walk(private, public, judged, teachers, student, learner, other, task, folder, say)
     with folder.locked(), ledger_of(folder, budget, ledger) as book:
         run = _name(folder, purpose)
-        steps = {"screen": screen, "selection": selection, "private": folder.private, "salt": run}
-        curator = _with_room(Curator(teachers, codec, mechanism, book, **steps), run)
+        curator = Curator(teachers, codec, mechanism, book, screen=screen, selection=selection, private=folder.private, salt=run)
         plan = _plan(curator, task, how, questions, queries, public, student)
         about = _begin(folder, curator, run, task, private, parts, plan=plan, recipe=recipe, tuned_on=tuned_on, data=data)
         answers, sanitised, model = walk.learn(curator, parts)
@@ -194,6 +192,7 @@ def _begin(
 ) -> dict[str, Any]:
     """Take an earlier release back, and write down what is planned: in the ledger its hash, for the guarantee all of it."""
     book, roster = curator.ledger, private.roster
+    _check_room(curator, run)
     about = guarantees.intended(
         task=task.name, adaptive=task.adaptive, units=private.places, shards=parts.key, ledger=folder.own(book),
         roster=None if roster is None else roster.sha256, recipe_sha256=run if recipe else None, **facts,
@@ -235,7 +234,7 @@ def _no_pages(folder: RunFolder) -> None:
     """Leave the release without a page."""
 
 
-def _with_room(curator: Curator, run: str) -> Curator:
+def _check_room(curator: Curator, run: str) -> None:
     """Refuse to begin on a shared ledger whose budget other runs have used up."""
     book = curator.ledger
     if book.length > 1 and run not in {name for name, _ in book.starts()} and curator.affordable() < 1:
@@ -243,7 +242,6 @@ def _with_room(curator: Curator, run: str) -> Curator:
             f"the ledger must hold at least one more answer within ε = {book.budget.epsilon:g}. "
             "Got one that other runs have used up instead; nothing was read."
         )
-    return curator
 
 
 def _plan(

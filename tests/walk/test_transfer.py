@@ -291,9 +291,13 @@ def test_a_control_that_fails_on_private_records_ends_no_run(tmp_path: Path, mon
     assert verify(outcome.folder).rows > 1
     assert "98765" not in (tmp_path / "run" / "private" / "controls-failed.txt").read_text(encoding="utf-8")
     assert not any("failed" in path.name for path in outcome.folder.release.rglob("*"))
-    monkeypatch.setattr(
-        sys.modules["tutelage.transfer"], "_judge", lambda folder, controls: quietly("controls", controls, ours=tt.Error)
-    )
+
+    def unguarded(walk: Any, model: Any, answers: Any, *, controls: bool) -> dict[str, float]:
+        given = (walk.teachers, walk.private, answers, walk.test, walk.other, walk.folder, walk.say)
+        quietly("controls", lambda: walk.task.controls(*given), ours=tt.Error)
+        return {}
+
+    monkeypatch.setattr(sys.modules["tutelage.transfer"]._Walk, "judge", unguarded)
     with pytest.raises(tt.DataError, match="`controls` must not fail"):
         tiny_run(tmp_path / "twin", **settings)
 
