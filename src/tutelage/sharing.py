@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +19,8 @@ def ledger_of(folder: RunFolder, budget: Budget, shared: str | os.PathLike[str] 
     """Open the ledger of a run, and refuse one that is older than what the run's folder knows of.
 
     A shared ledger has a budget of its own. A run with a smaller one makes its noise for that, and the ledger's filter holds the
-    sum of all runs.
+    sum of all runs. One run uses it at a time: rows of two would be exported in the order in which they were written, and whoever
+    knows how fast the other run was would read off how long this one trained on private records.
     """
     state, place = folder.state, folder.book
     if shared is not None:
@@ -27,8 +29,26 @@ def ledger_of(folder: RunFolder, budget: Budget, shared: str | os.PathLike[str] 
             raise LedgerError("`ledger` must be the one that this run was begun with. Got another instead.")
         place = given
         _check_outside(folder, place)
-    with owned(place, budget, own=place == folder.private / "book.sqlite", heads=folder.heads) as ledger:
+    own = place == folder.private / "book.sqlite"
+    with _alone(place), owned(place, budget, own=own, heads=folder.heads) as ledger:
         yield ledger
+
+
+@contextmanager
+def _alone(place: Path) -> Iterator[None]:
+    """Keep a second run off a ledger. The lock goes with the process, also when it is killed."""
+    try:
+        lock = os.open(place.with_name(f"{place.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RecipeError(f"`ledger` must lie in a folder that can be written. Got «{error.strerror}» instead.") from None
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LedgerError("`ledger` must be used by one run at a time. Got one in use by another run instead.") from None
+        yield
+    finally:
+        os.close(lock)
 
 
 def owned(place: Path, budget: Budget, *, own: bool = False, heads: list[tuple[int, str]] | None = None) -> Ledger:

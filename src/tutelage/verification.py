@@ -104,10 +104,10 @@ def verify_together(runs: Sequence[str | os.PathLike[str] | RunFolder]) -> tuple
     verdicts, ledgers = [verdict for verdict, _ in found], [rows for _, rows in found]
     longest = max(ledgers, key=len)
     if any(rows != longest[: len(rows)] for rows in ledgers):
-        total = sum(verdict.claimed_epsilon for verdict in verdicts)
+        total, delta = (sum(getattr(verdict, name) for verdict in verdicts) for name in ("claimed_epsilon", "delta"))
         raise LedgerError(
             "releases must share one ledger to be checked together. Got several ledgers instead: if they are of the same data, "
-            f"at most ε = {total:.6g} holds for all of them."
+            f"no more than ε = {total:.6g} at δ = {delta:.6g} is known for all of them."
         )
     budget = opened_with(longest)
     return verdicts, Together(_price(_tallied(longest), budget.delta)[1], budget.epsilon, budget.delta)
@@ -133,6 +133,7 @@ def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[En
             raise LedgerError(f"`{name}` must be what the book was opened with. Got {claim[name]!r} instead.")
     pairs = _tallied(rows)
     _check_events(claim, pairs)
+    _check_room(rows, pairs)
     opinion, again = _price(pairs, claim["delta"])
     with pricing():
         _check_figures(claim, rows, pairs, opinion, again)
@@ -177,6 +178,14 @@ def _price(pairs: list[tuple[Event, int]], delta: float) -> tuple[Opinion, float
 def _tallied(rows: list[Entry]) -> list[tuple[Event, int]]:
     with pricing():
         return counted(rows)
+
+
+def _check_room(rows: list[Entry], pairs: list[tuple[Event, int]]) -> None:
+    """Refuse a book beyond its budget before it is priced: a grid for what somebody wrote into it could take all memory."""
+    with pricing():
+        budget = opened_with(rows)
+        if budget.exceeded(pairs):
+            raise LedgerError(f"the book must not cost more than its budget, {budget.epsilon:g}. Got more instead.")
 
 
 def _check_events(claim: dict[str, Any], pairs: list[tuple[Event, int]]) -> None:

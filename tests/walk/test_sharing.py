@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tests.walk.tiny import tiny_run
 import tutelage as tt
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
+from tutelage.privacy.ledger import read_lines
 from tutelage.recipes.recipe import Recipe, parse
 from tutelage.recipes.run import run
 from tutelage.runs import RunFolder
@@ -71,7 +73,7 @@ def test_each_release_verifies_alone_and_both_together(pair: tuple[Path, Outcome
     assert [verdict.claimed_epsilon for verdict in verdicts] == [first.claimed_epsilon, 12.0]
     assert 11 < together.epsilon <= 12 * (1 + 1e-6)
     alone = run(recipe("two"), tmp_path / "alone")
-    with pytest.raises(LedgerError, match=r"must share one ledger.*at most ε = 16 holds for all of them"):
+    with pytest.raises(LedgerError, match=r"must share one ledger.*no more than ε = 16 at δ = 2e-05 is known"):
         verify_together([one.folder, alone.folder])
 
 
@@ -148,3 +150,25 @@ def test_the_release_of_a_shared_ledger_names_no_place_of_this_machine(tmp_path:
     assert json.loads(outcome.folder.guarantee.read_text(encoding="utf-8"))["ledger"] == "shared"
     for file in outcome.folder.release.rglob("*"):
         assert file.is_dir() or b"somewhere" not in file.read_bytes()
+
+
+def test_one_run_at_a_time_uses_a_ledger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of two runs at once would be exported in the order in which private training let them be written."""
+    ledger = tmp_path / "patients.sqlite"
+    owned(ledger, TWELVE).close()
+
+    def meanwhile(inner: Path) -> Any:
+        def progress(what: str, done: int, total: int) -> None:
+            if what == "asking the teachers" and not inner.exists():
+                tiny_run(inner, purpose=inner.name, ledger=ledger, budget=tt.Budget(4.0, 1e-5))
+
+        return progress
+
+    with pytest.raises(LedgerError, match="`ledger` must be used by one run at a time"):
+        tiny_run(tmp_path / "a", purpose="a", ledger=ledger, budget=tt.Budget(4.0, 1e-5), progress=meanwhile(tmp_path / "b"))
+    monkeypatch.setattr("tutelage.sharing._alone", lambda place: nullcontext())  # the twin
+    out = tmp_path / "c"
+    tiny_run(out, purpose="c", ledger=ledger, budget=tt.Budget(4.0, 1e-5), progress=meanwhile(tmp_path / "d"))
+    kinds = [row.body.get("run") for row in read_lines(out / "release" / "book.jsonl")]
+    assert kinds.index("d") > kinds.index("c")
+    assert "c" in kinds[kinds.index("d") :]  # one stands among the other's rows

@@ -11,6 +11,7 @@ from tutelage.data.dataset import Public
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
 from tutelage.privacy.curator import Curator
+from tutelage.privacy.errors import Error
 from tutelage.privacy.ledger import Entry
 from tutelage.runs import RunFolder
 
@@ -25,10 +26,14 @@ def account(curator: Curator, folder: RunFolder, how: Aggregation) -> float | No
         orders, plain = accounting.ORDERS, curator.ledger.spent().epsilon
         # Votes that disagree can make this reading the dearer one: what holds for all votes holds for these, so the lesser is
         # taken. Which of the two it was depends on the votes, and stays sealed with the figure.
-        raw = curator.data_dependent_rdp(orders).map(
-            lambda rdp: min(float(accounting.rdp_to_epsilon(rdp, orders, budget.delta)[0]), plain)
-        )
-        raw.store(folder.private / "data_dependent_epsilon.npy")
+        try:
+            raw = curator.data_dependent_rdp(orders).map(
+                lambda rdp: min(float(accounting.rdp_to_epsilon(rdp, orders, budget.delta)[0]), plain)
+            )
+        except Error as error:  # a figure that never leaves must not decide whether there is a release
+            folder.write_inside(folder.failed_controls, f"{error}\n")
+        else:
+            raw.store(folder.private / "data_dependent_epsilon.npy")
     return sanitised
 
 
@@ -43,9 +48,12 @@ def _answered(rows: list[Entry]) -> bool:
 
 
 def _sanitised(curator: Curator, sanitise: Sanitise | None) -> float | None:
-    """Publish the data-dependent ε where that was planned and is still affordable (a crash may have used up its room)."""
+    """Publish the data-dependent ε where that was planned and is still affordable (a crash may have used up its room).
+
+    It prices the whole ledger as one plan: where another run, or a second plan, was charged, it is left out.
+    """
     rows = [row for row in curator.ledger.entries() if row.kind in ("charge", "release")]
-    if sanitise is None or not _answered(rows):
+    if sanitise is None or not _answered(rows) or not curator.ledger.own():
         return None
     release = sanitise.release()
     charge, after = rows[-2:]
