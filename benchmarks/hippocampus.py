@@ -9,6 +9,8 @@ python benchmarks/hippocampus.py --data DIR --dpsgd --fedavg         the baselin
 python benchmarks/hippocampus.py --data DIR --run RUN                patients and teachers of `tutelage run hippocampus --out RUN`
 python benchmarks/hippocampus.py --collect FILE ...                  rows of runs, or a result's, into the result; later ones win
 
+Splits 8, 9 and 10 are the ones that the README quotes: no setting was chosen on them and nobody had looked at them.
+
 DIR holds the Decathlon's imagesTr and labelsTr, or is the .npz that `--pack` made of them for a machine without nibabel.
 """
 
@@ -46,7 +48,7 @@ from tutelage.privacy.bounds import Ball, Bound, Cube, OneHot
 from tutelage.privacy.curator import Curator, Sighted
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
-from tutelage.privacy.units import Unit
+from tutelage.privacy.units import Roster, Unit
 from tutelage.runs import RunFolder
 
 SIZE = (32, 48, 32)
@@ -100,7 +102,9 @@ def divided(everyone: Private, split: int) -> tuple[Private, Public, Public]:
         for name in ("public", "test")
     )
     assert (len(public), len(test)) == (PUBLIC, TEST)
-    return everyone[homes == "private"], public, test
+    # The set is published, with its list of files: who is private in a split is public, and their contents alone are not.
+    private = Roster.of([name for name in names if part[name] == "private"])
+    return replace(everyone[homes == "private"], roster=private), public, test
 
 
 # ── answers ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -317,7 +321,7 @@ def split_study(everyone: Private, split: int, how: argparse.Namespace) -> Study
         seed=split,
         checkpoint=how.keep and how.keep / "private" / f"split-{split}",
     )
-    count = how.teachers or len(np.unique(private.units))
+    count = how.teachers or private.places
     return Study(split, split, private, public, test, teachers.fit(private, private.split(count, seed=split)))
 
 
@@ -532,7 +536,7 @@ def baseline_rows(everyone: Private, how: argparse.Namespace) -> None:
                 book.scored(what, masks, truth, **facts)
 
 
-PLACES = ("rows", "keep", "device", "engine", "chunk", "threads", "gpu")  # where and how fast, not what
+PLACES = ("rows", "keep", "device", "engine", "chunk", "threads", "gpu", "name")  # where and how fast, not what
 
 
 def begin_rows(how: argparse.Namespace) -> None:
@@ -604,6 +608,7 @@ def main() -> None:
     parser.add_argument("--pack", type=Path, help="write the packed file and stop")
     parser.add_argument("--collect", type=Path, nargs="+")
     parser.add_argument("--gpu", default="this machine", help="with --collect: the device that the splits ran on")
+    parser.add_argument("--name", default="hippocampus", help="of the result's file; other splits have one of their own")
     parser.add_argument(
         "--rows",
         type=Path,
@@ -669,7 +674,7 @@ def main() -> None:
             study_rows(study, how)
     rows = merged([row for path in how.collect or [how.rows] for row in kept(path)])
     figures = {"table": table(rows), "rows": rows}
-    result.write("hippocampus", {"trained on": how.gpu, **figures})
+    result.write(how.name, {"trained on": how.gpu, **figures})
     for row in figures["table"]:
         print(row)
 

@@ -1,4 +1,4 @@
-"""Measure the book: durable charges a second, opening a long one, 500 kills of a labelling run, and sixteen processes racing.
+"""Measure the book: durable charges a second, opening a long one, 500 kills of a labelling run, processes that race or create it.
 
 The kills and races are those of the test suite (tests/privacy/crashes.py), on real files with real syncs.
 
@@ -69,6 +69,7 @@ def main() -> None:
         figures["race_for_a_hundred"] = crashes(
             "race", "--folder", str(folder / "hundred"), "--processes", "16", "--room", "100", "--tries", "10"
         )
+        figures["eight_create_one"] = crashes("create", "--folder", str(folder / "create"), "--processes", "8", "--rounds", "200")
         figures["kills"] = crashes("kills", "--folder", str(folder / "kills"), "--count", str(given.kills))
         for door, fault in (
             ("late-charge", "teachers voted on an uncharged question"),

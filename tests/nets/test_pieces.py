@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import torch
 from tutelage.nets import pieces as module
 from tutelage.nets.inputs import as_inputs
 from tutelage.nets.masks import windows
-from tutelage.nets.pieces import Pieces, gathered, images_of, laid
+from tutelage.nets.pieces import Pieces, finite, images_of, laid, with_blank
 
 CPU = torch.device("cpu")
 
@@ -74,15 +75,33 @@ def test_material_is_laid_out_where_there_is_room_for_all_of_it(monkeypatch: pyt
     assert all(isinstance(one, torch.Tensor) for one in tensors)
 
 
-def test_what_a_step_gathers_is_the_same_out_of_tensors_and_of_pieces() -> None:
-    rng = np.random.default_rng(0)
-    array, masks = rng.random((7, 2, 5, 4)).astype(np.float32), (rng.random((7, 5, 4)) > 0.5).astype(np.uint8)
-    rows = torch.randint(0, 7, (3, 2))
-    for inputs, targets in ((Pieces.inputs(array), Pieces.masks(masks)), (torch.from_numpy(array), torch.from_numpy(masks))):
-        shown, wanted, where = gathered(inputs, targets, rows)
-        assert torch.equal(shown[where], torch.from_numpy(array)[rows])
-        assert torch.equal(wanted[where], torch.from_numpy(masks)[rows])
-        assert len(shown) == (6 if isinstance(inputs, Pieces) else 7)
+def test_a_blank_row_stands_behind_the_others_of_tensors_and_of_pieces() -> None:
+    array = np.random.default_rng(0).random((7, 2, 5, 4)).astype(np.float32)
+    places = list(windows((5, 4), (3, 2), overlap=False))
+    for source in (Pieces.inputs(array), Pieces.inputs(array, places), Pieces.inputs(array[:0]), torch.from_numpy(array)):
+        more, count = with_blank(source), len(source)
+        assert (len(more), more.shape[1:], more.dtype) == (count + 1, source.shape[1:], source.dtype)
+        assert torch.equal(more[torch.arange(count)], source[torch.arange(count)])
+        assert not more[torch.tensor([[count, count]])].any()
+        assert more[torch.tensor([[count, count]])].shape == (1, 2, *source.shape[1:])
+    assert torch.equal(with_blank(Pieces.inputs(array)).whole(), with_blank(torch.from_numpy(array)))
+
+
+@pytest.mark.filterwarnings("error")
+def test_what_is_not_finite_is_read_as_nothing() -> None:
+    array = np.ones((3, 1, 2, 2))
+    array[0, 0, 0, 0], array[1, 0, 1, 1], array[2, 0, 1, 0] = math.nan, -math.inf, 1e300  # the last is no float32
+    read = Pieces.inputs(array).whole()
+    assert (read == 0).sum() == 3
+    assert (read == 1).sum() == 9
+    held = torch.tensor([math.nan, math.inf, 2.0])
+    assert torch.equal(finite(held), torch.tensor([0.0, 0.0, 2.0]))
+    assert held[1] == math.inf  # the caller's array is left alone
+    assert finite(held[2:]).data_ptr() == held[2:].data_ptr()
+    odd = np.array([[[-1, 256], [2, 0]]])
+    assert torch.equal(Pieces.masks(odd, clip=True).whole(), torch.tensor([[[0, 1], [1, 0]]], dtype=torch.uint8))
+    odd = np.array([[[math.nan, math.inf], [-math.inf, 0.5]]])
+    assert torch.equal(Pieces.masks(odd, clip=True).whole(), torch.tensor([[[0, 1], [0, 0.5]]]))
 
 
 def test_another_device_is_another_view_of_the_same_array() -> None:

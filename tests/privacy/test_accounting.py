@@ -625,6 +625,60 @@ def test_bad_input_is_refused_by_name(name: str, call: Callable[[Any], Any], val
         call(value)
 
 
+SAMPLED = Sampled(Gaussian(1.0, 2.0), 0.01)
+FIXED = ("fixed", 10, 1000)
+# The price of each took up to 15 GiB, or minutes, or ended in an OverflowError, before it was compared with the budget.
+ENDLESS = {
+    "a Laplace scale of 1e-9, sampled": [(Sampled(Laplace(1.0, 1e-9), 0.01), 1)],
+    "the same, of a fixed size": [(Sampled(Laplace(1.0, 1e-9), 0.01, *FIXED), 1)],
+    "the same, beside": [(SAMPLED, 1), (Laplace(1.0, 1e-9), 1)],
+    "a Gaussian, sampled": [(Sampled(Gaussian(1.0, 1e-9), 0.01), 1)],
+    "a Gaussian of a fixed size": [(Sampled(Gaussian(1.0, 1e-9), 0.01, *FIXED), 1)],
+    "a Gaussian, beside": [(SAMPLED, 1), (Gaussian(1.0, 1e-9), 3)],
+    "a million answers": [(SAMPLED, 1), (NoisyMax("laplace", 20.0), 10**6)],
+    "ten million answers": [(SAMPLED, 1), (NoisyMax("laplace", 2000.0), 10**7)],
+    "a billion answers that cost little": [(SAMPLED, 1), (NoisyMax("laplace", 2e6), 10**9)],
+    "as many answers as there can be": [(SAMPLED, 1), (NoisyMax("laplace", 2e12), 2**53)],
+    "a billion rounds": [(Sampled(Gaussian(1.0, 2.0), 0.5), 10**9)],
+    "a costly test of positions": [(SAMPLED, 1), (SparseVector(1e5, 1e5, 3), 100)],
+    "no noise to speak of": [(SAMPLED, 1), (Laplace(1e308, 1e-308), 1)],
+}
+
+
+@pytest.mark.parametrize("pairs", ENDLESS.values(), ids=ENDLESS)
+def test_what_cannot_fit_is_refused_without_a_grid(pairs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounting, "_loss_distribution", lambda *_: pytest.fail("it was priced on a grid"))
+    assert not accounting.admits(pairs, 8.0, 1e-5)
+    assert accounting.cost(pairs, 1e-5).epsilon == math.inf  # never too little
+
+
+LISTS = [
+    [(SAMPLED, 500)],
+    [(Sampled(Gaussian(1.0, 0.8), 0.3), 2), (NoisyMax("gaussian", 5.0), 4)],
+    [(Sampled(Laplace(1.0, 0.4), 0.2), 3)],
+    [(Sampled(Laplace(1.0, 0.4), 0.01, *FIXED), 3), (Laplace(1.0, 0.5), 1)],
+    [(Sampled(Gaussian(1.0, 3.0), 0.01, *FIXED), 3), (NoisyMax("laplace", 4.0), 40), (Threshold(3.0), 5)],
+    [(Sampled(Gaussian(1.0, 3.0), 1e-6), 1), (Laplace(1.0, 1.0), 1)],  # nearly one randomised response: the bound is its price
+]
+
+
+@pytest.mark.parametrize("pairs", LISTS)
+def test_the_bound_without_a_grid_never_refuses_what_the_price_allows(pairs: list[Any]) -> None:
+    for delta in (1e-9, 1e-5, 1e-2):
+        price = accounting.cost(pairs, delta).epsilon
+        assert not accounting.beyond(pairs, price, delta)
+        assert not accounting.beyond(pairs, price * 1.5, delta)
+        assert accounting.beyond([(event, 10**7) for event, _ in pairs], price / 10, delta) or price < 1e-3
+
+
+@pytest.mark.parametrize("sigma", [1e300, 1e308])
+def test_more_noise_than_floats_hold_is_one_line_or_a_price(sigma: float) -> None:
+    assert accounting.cost([(SmoothRelease(0.1, sigma), 1)], 1e-5).epsilon < 3.0
+    assert accounting.cost([(Gaussian(1.0, sigma), 1)], 1e-5).epsilon < 1.0
+    with pytest.raises(RecipeError, match="`event` must be one that dp-accounting can price"):
+        accounting.cost([(Sampled(Gaussian(1.0, sigma), 0.5), 1)], 1e-5)
+
+
 def test_a_curve_is_not_quoted_because_it_may_be_private() -> None:
     with pytest.raises(RecipeError) as caught:
         accounting.rdp_to_epsilon([0.7770123, math.nan], [2.0, 3.0], 1e-5)

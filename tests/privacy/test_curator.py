@@ -492,10 +492,10 @@ class FailingInside:
 
 
 class LooseVotes:
-    """Give labels out of range; the codec's own message would quote them."""
+    """Give labels that are no whole numbers; a message of the codec's own could quote them."""
 
     def vote(self, inputs: np.ndarray) -> Sealed:
-        return Sealed(np.full((TEACHERS, len(inputs)), SECRET))
+        return Sealed(np.full((TEACHERS, len(inputs)), SECRET + 0.5))
 
 
 class QuotingCodec:

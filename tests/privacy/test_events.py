@@ -167,3 +167,27 @@ def test_a_fixed_size_sample_has_the_rate_of_its_size(rate: float, size: int, po
 def test_only_plain_noise_can_be_sampled() -> None:
     with pytest.raises(RecipeError, match=r"`event` of Sampled must be Gaussian or Laplace\. Got Threshold"):
         Sampled(Threshold(1.0), 0.5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [10**400, 2**53 + 1, True, 2.0, None])
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"kind": "NoisyMax", "noise": "gaussian", "scale": 40.0, "votes": "?"},
+        {"kind": "Threshold", "sigma": 40.0, "votes": "?"},
+        {"kind": "SparseVector", "epsilon_threshold": 0.1, "epsilon_answers": 0.1, "answers": "?"},
+        {
+            "kind": "Sampled", "event": {"kind": "Gaussian", "sensitivity": 1.0, "sigma": 1.0},
+            "rate": 0.5, "sampler": "fixed", "size": 5, "population": "?",
+        },
+    ],
+)  # fmt: skip
+def test_a_number_that_no_float_holds_is_refused(record: dict[str, Any], number: Any) -> None:
+    with pytest.raises(LedgerError, match="must have valid parameters"):
+        from_record({name: number if value == "?" else value for name, value in record.items()})
+
+
+@pytest.mark.parametrize("reason", [["a"], {"a": 1}, None, 3])
+def test_a_reason_is_a_text(reason: Any) -> None:
+    with pytest.raises(LedgerError, match="must have valid parameters"):
+        from_record({"kind": "NonPrivate", "reason": reason})

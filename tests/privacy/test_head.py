@@ -50,7 +50,7 @@ from tutelage.privacy.events import NoisyMax
 from tutelage.privacy.ledger import Budget, Ledger
 
 ledger = Ledger(sys.argv[1], Budget(2.0, 1e-5))
-ledger._checkpoint = lambda manner: None  # as if the process died before the log was copied
+ledger._checkpoint = lambda: None  # as if the process died before the log was copied
 for index in range(5):
     ledger.charge(NoisyMax("gaussian", 40.0))
     ledger.keep([f"question {index}"], np.array([index]))
@@ -218,7 +218,6 @@ def test_a_shorter_log_is_refused(killed: Path, tmp_path: Path, monkeypatch: pyt
 def test_a_killed_ledger_goes_on_and_its_log_is_copied(killed: Path, tmp_path: Path) -> None:
     with Ledger(killed, BUDGET) as book:
         assert dict(book.totals()) == {EVENT: 5}
-        assert killed.with_name("book.sqlite-wal").stat().st_size == 0
         assert accepted(copies(killed, tmp_path / "copy", without=("-wal", "-shm"))) == 5
 
 

@@ -610,6 +610,8 @@ def test_an_export_is_written_whole_or_not_at_all(filled: Path, exported: Path, 
                 opened.export(exported)
         assert exported.read_bytes() == before
         opened.export(exported)
+        with pytest.raises(LedgerError, match="on a disk that can be written"):
+            opened.export(exported.parent / "no" / "where")
     assert len(read_lines(exported)) == 7
     assert not list(exported.parent.glob(".*"))
 
@@ -870,6 +872,44 @@ def test_a_run_that_starts_again_with_another_plan_quotes_the_budget(path: Path)
                 quoted = book.own()
         assert quoted is own
         book.close()
+
+
+@pytest.mark.parametrize("sampled_first", [True, False])
+def test_sampled_events_are_one_runs_with_one_plan(path: Path, sampled_first: bool) -> None:
+    sampled, plain = Sampled(Gaussian(1.0, 4.0), 0.01, "fixed", 10, 1000), Gaussian(1.0, 40.0)
+    first, second = (sampled, plain) if sampled_first else (plain, sampled)
+    with Ledger(path, BUDGET) as book:
+        book.begin("one", plan="p")
+        book.charge(first)
+        book.charge(second)  # within a run both are fine: its list is fixed
+    for run, plan in (("two", "p"), ("one", "q")):
+        with Ledger(path) as book:
+            book.begin(run, plan=plan)
+            for event in (sampled, plain):
+                with pytest.raises(RecipeError, match="must be charged by one run with one plan where sampled events are"):
+                    book.charge(event)
+            assert dict(book.totals()) == {sampled: 1, plain: 1}
+    with Ledger(path) as book:
+        book.reveal(Sealed([1]), reason="a look is written down in any case")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "exceeded"),
+    [
+        ([(EVENT, 10)], False),
+        ([(EVENT, 10**6)], True),
+        ([(NoisyMax("laplace", 20.0), 10**6)], True),
+        ([(Laplace(1.0, 1e-9), 1)], True),
+        ([(Sampled(Gaussian(1.0, 4.0), 0.01), 3), (Laplace(1.0, 1e-9), 1)], True),
+        ([(Sampled(Gaussian(1.0, 4.0), 0.01), 3)], False),
+        ([(NonPrivate("a look"), 1), (Laplace(1.0, 1e-9), 1)], False),
+    ],
+)
+def test_a_claim_that_no_ledger_can_hold_is_told_without_a_grid(
+    pairs: list[Any], exceeded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(accounting, "_loss_distribution", lambda *_: pytest.fail("it was priced on a grid"))
+    assert BUDGET.exceeded(pairs) is exceeded
 
 
 def test_what_is_charged_without_a_start_is_nobodys_own(path: Path) -> None:

@@ -148,6 +148,22 @@ def test_without_the_comparison_it_goes_unnoticed(tmp_path: Path, monkeypatch: p
     assert unnoticed == [way.__name__ for way in WAYS]
 
 
+def test_a_ledger_replaced_while_it_is_opened_is_noticed(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Ledger(path, BUDGET).close()
+    connect = sqlite3.connect
+
+    def late(place: Path, **options: Any) -> sqlite3.Connection:
+        opened = connect(place, **options)
+        replace_by_a_copy(path)
+        return opened
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ledger.sqlite3, "connect", late)
+        with pytest.raises(LedgerError, match="must stay where it is"):
+            Ledger(path, BUDGET)
+    Ledger(path, BUDGET).close()
+
+
 def test_what_happens_between_the_check_and_the_commit_is_noticed_before_anything_is_handed_over(path: Path) -> None:
     with in_use(path) as book:
         append = book._append
@@ -280,7 +296,7 @@ def test_a_symbolic_link_is_the_file_it_leads_to(tmp_path: Path) -> None:
     two.symlink_to(one)
     assert not both_get_the_last_question(one, two)
     with Ledger(two) as book:
-        assert book.path == one
+        assert book.path == two  # as it was given
         assert dict(book.totals()) == {EVENT: 1}
     assert sorted(file.name for file in tmp_path.iterdir()) == ["far", "two"]
 

@@ -280,3 +280,15 @@ def test_a_quiet_step_says_where_it_failed_and_no_value() -> None:
     frames = [frame for frame, _ in traceback.walk_tb(caught.value.__traceback__)]
     assert "step" not in [frame.f_code.co_name for frame in frames]  # its own frame, with its values, is gone
     assert not any("patient" in frame.f_locals for frame in frames)
+
+
+@pytest.mark.parametrize("keep", [0, 40, 100, 140])
+def test_a_damaged_file_is_one_line(tmp_path: Path, keep: int) -> None:
+    (tmp_path / "private").mkdir()
+    path = tmp_path / "private" / "counts.npy"
+    Sealed(np.arange(9.0)).store(path)
+    path.write_bytes(path.read_bytes()[:keep])
+    with pytest.raises(
+        DataError, match=r"^`counts` must be a file that is whole and readable\. Got \w+ from counts\.npy instead\.$"
+    ):
+        Sealed.load(path)

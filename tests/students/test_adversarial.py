@@ -19,7 +19,7 @@ from tutelage.students.players import Discriminator, Players
 
 SMALL = Adversarial(steps=400, batch=50, rate=2e-3, widths=(128, 64), generator=(64,), latent=20, average=0.98, hidden_noise=0.3)
 PLAYERS = {"widths": (12, 24), "generator": (32, 16), "latent": 20, "hidden_noise": 0.3}
-COLOUR = Adversarial(kind="convolutional", steps=200, batch=25, rate=6e-3, average=0.98, **PLAYERS)
+COLOUR = Adversarial(kind="convolutional", steps=320, batch=25, rate=6e-3, average=0.98, **PLAYERS)
 TINY = dataclasses.replace(COLOUR, steps=3, batch=6, widths=(4, 4), generator=(4, 4), latent=3)
 
 

@@ -11,6 +11,7 @@ import tutelage.teachers.chunks as chunks_module
 import tutelage.teachers.ensemble as ensemble_module
 from tutelage.privacy.errors import RecipeError, Unsealed
 from tutelage.teachers.chunks import Chunks
+from tutelage.teachers.engines import Plan
 from tutelage.teachers.ensemble import Ensemble
 from tutelage.teachers.fits import Fit
 
@@ -116,3 +117,38 @@ def test_saves_are_rare(tmp_path, monkeypatch) -> None:
     assert folder.due()
     folder.keep([0], torch.device("cpu"), {"step": torch.tensor(16)})
     assert not folder.due()
+
+
+def test_a_resumed_fit_keeps_the_plan_of_its_first_start(task, tmp_path, monkeypatch) -> None:
+    """Which teachers a kill leaves to be trained is a matter of time: it must not decide who is stacked with whom."""
+    whole = fit(task, engine="stacked", chunk=2)
+    first, second = Plan(engine="stacked", chunk=2, stacked=True), Plan(engine="sequential", chunk=1, stacked=False)
+    plans = iter([first, second, first, second])
+    monkeypatch.setattr(ensemble_module, "choose", lambda *_, **__: next(plans))
+
+    def cut(done: int, total: int) -> None:
+        if done > 2.5 * task.training.steps:
+            raise Interrupted
+
+    folder, given = tmp_path / "private", {"engine": "auto", "chunk": None}
+    with pytest.raises(Interrupted):
+        fit(task, checkpoint=folder, progress=cut, **given)
+    resumed = fit(task, checkpoint=folder, **given)
+    assert resumed.plan == first
+    assert same(resumed, whole)
+    other = tmp_path / "other" / "private"
+    next(plans)
+    with pytest.raises(Interrupted):
+        fit(task, checkpoint=other, progress=cut, **given)
+    assert fit(task, checkpoint=other, engine="sequential").plan == second  # another engine was asked for by name
+
+
+def test_the_middle_of_a_stack_knows_its_plan_too(tmp_path) -> None:
+    mine, plan = Chunks(tmp_path / "private", MINE), Plan(engine="stacked", chunk=7, stacked=True)
+    mine.note("auto/None/cpu", plan)
+    mine.keep([0, 1], torch.device("cpu"), {"step": torch.tensor(16)})
+    again = Chunks(tmp_path / "private", MINE)
+    assert again.planned("auto/None/cpu") is None
+    assert again.resume({"weight": torch.zeros(3, 1)}) == [0, 1, 2]
+    assert again.planned("auto/None/cpu") == plan
+    assert again.planned("auto/None/cuda") is None

@@ -103,12 +103,18 @@ def test_large_scans_that_are_seen_whole_are_read_too(masks, monkeypatch) -> Non
     assert all(torch.equal(tensor, held[name]) for name, tensor in read.items())
 
 
-def test_windows_of_what_is_no_mask_are_refused(masks) -> None:
-    for targets in (masks.targets * 2, np.where(masks.targets > 0, np.nan, 0.5)):
+def test_windows_of_what_is_no_mask_are_clipped(masks) -> None:
+    window = (4, 4, 4)[: masks.targets.ndim - 1]
+    network = UNet(shape=(1, *window), widths=(4, 8), groups=2)
+    odd = np.where(masks.targets > 0, 7.0, np.nan)
+    states = []
+    for targets in (odd, masks.targets.astype(np.float64)):
         private = Private.of(masks.inputs, targets)
-        teachers = Segmenter(training=masks.training, device="cpu").through((4, 4, 4)[: masks.targets.ndim - 1])
-        with pytest.raises(DataError, match="`targets` must be masks of zeros and ones"):
-            teachers.fit(private, private.split(3))
+        teachers = Segmenter(network, training=replace(masks.training, steps=3), engine="sequential", device="cpu").through(
+            window
+        )
+        states.append(teachers.fit(private, private.split(3)).ensemble.state)
+    assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
 
 
 def test_a_window_as_large_as_the_input_changes_nothing_and_smaller_ones_are_averaged(masks) -> None:

@@ -31,11 +31,11 @@ def taught(monkeypatch: pytest.MonkeyPatch, *, fail_at: int | None = None) -> li
     fitted: list[int] = []
     fit = EstimatorTeachers._taught
 
-    def counted(self: EstimatorTeachers, part: Private) -> object:
+    def counted(self: EstimatorTeachers, teacher: int, *part: np.ndarray) -> object:
         if len(fitted) == fail_at:
             raise KeyboardInterrupt
-        fitted.append(len(part))
-        return fit(self, part)
+        fitted.append(teacher)
+        return fit(self, teacher, *part)
 
     monkeypatch.setattr(EstimatorTeachers, "_taught", counted)
     return fitted

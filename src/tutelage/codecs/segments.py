@@ -145,7 +145,7 @@ def _modes(given: Array, regions: int) -> Array:
     if not high > low:
         return np.array([low])
     bins = 512
-    spread = max(1.5, 0.5 * _noise(given) / (high - low) * bins)  # of what noise the filter leaves, in bins
+    spread = min(bins, max(1.5, 0.5 * _noise(given) / (high - low) * bins))  # of what noise the filter leaves, in bins
     counts, edges = np.histogram(calm, bins=bins, range=(low, high))
     heights = ndimage.gaussian_filter1d(np.pad(counts.astype(np.float64), bins // 4), spread, mode="constant")
     tops = np.flatnonzero((heights[1:-1] >= heights[:-2]) & (heights[1:-1] > heights[2:])) + 1

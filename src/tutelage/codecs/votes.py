@@ -31,13 +31,15 @@ class Votes:
         return OneHot(self.classes)
 
     def encode(self, predictions: Array) -> Array:
-        """Turn labels (teachers, queries) into ballots (teachers, queries, classes)."""
+        """Turn labels (teachers, queries) into ballots (teachers, queries, classes). A label that is no class is a vote for 0.
+
+        It is not refused: whether there is an answer would then depend on one private record.
+        """
         labels = np.asarray(predictions)
         if labels.ndim != 2 or not np.issubdtype(labels.dtype, np.integer):
             raise DataError("`predictions` must be whole-number labels of shape (teachers, queries). Got others instead.")
-        if labels.size and not (labels.min() >= 0 and labels.max() < self.classes):
-            raise DataError(f"`predictions` must be labels from 0 to {self.classes - 1}. Got others instead (withheld).")
-        return labels[..., None] == np.arange(self.classes, dtype=labels.dtype)
+        known = np.where((labels >= 0) & (labels < self.classes), labels, 0).astype(np.int64)
+        return known[..., None] == np.arange(self.classes)
 
     def decode(self, codes: Array, inputs: Array) -> Array:
         """A released label is the prediction."""

@@ -34,6 +34,7 @@ class Pieces:
     dtype: torch.dtype
     clip: bool = False  # to [0, 1]
     records: Array | None = None  # (some,) which of the array's; without any, all of them
+    blank: bool = False  # one more row behind the others, of zeros
     device: torch.device = CPU
 
     @classmethod
@@ -54,7 +55,7 @@ class Pieces:
     def shape(self) -> tuple[int, ...]:
         """Give the shape that all rows together would have."""
         count = len(self.array) if self.records is None else len(self.records)
-        return (count * len(self.places), *self.array[(slice(0, 1), ..., *self.places[0])].shape[1:])
+        return (count * len(self.places) + self.blank, *self.array[(slice(0, 1), ..., *self.places[0])].shape[1:])
 
     @property
     def ndim(self) -> int:
@@ -73,16 +74,18 @@ class Pieces:
         return f"Pieces({len(self.places)} of every record)"
 
     def __getitem__(self, rows: Tensor | Array | slice) -> Tensor:
-        """Read rows (...), by their numbers: (..., *piece)."""
+        """Read rows (...), by their numbers: (..., *piece). What is not finite becomes 0."""
         wanted = torch.arange(len(self))[rows] if isinstance(rows, slice) else torch.as_tensor(rows).cpu()
-        found = torch.empty(wanted.numel(), *self.shape[1:], dtype=self.dtype)
-        for goal, row in zip(found.numpy(), wanted.flatten().tolist(), strict=True):
-            record, place = divmod(row, len(self.places))
-            goal[...] = self.array[(record if self.records is None else self.records[record], ..., *self.places[place])]
+        found = torch.zeros(wanted.numel(), *self.shape[1:], dtype=self.dtype)
+        last = len(self) - self.blank
+        with np.errstate(all="ignore"):  # a number that is too large for a float32 warns, and then becomes 0
+            for goal, row in zip(found.numpy(), wanted.flatten().tolist(), strict=True):
+                if row < last:
+                    record, place = divmod(row, len(self.places))
+                    piece = self.array[(record if self.records is None else self.records[record], ..., *self.places[place])]
+                    goal[...] = np.clip(piece, 0, 1) if self.clip else piece
         forget(self.array)
-        if self.clip:
-            found.clamp_(0, 1)
-        return found.view(*wanted.shape, *self.shape[1:]).to(self.device)
+        return finite(found).view(*wanted.shape, *self.shape[1:]).to(self.device)
 
     def each(self) -> Iterator[Tensor]:
         """Go through all rows, and hold one at a time."""
@@ -104,6 +107,20 @@ class Pieces:
 Source = Tensor | Pieces  # what a batch is taken from
 
 
+def finite(tensor: Tensor) -> Tensor:
+    """Put 0 in the place of what is no finite number; a tensor that has no such number is given back as it is."""
+    if not tensor.is_floating_point() or bool(tensor.isfinite().all()):
+        return tensor
+    return tensor.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def with_blank(source: Source) -> Source:
+    """Give the same rows and one more behind them, of zeros: what a teacher without records learns from."""
+    if isinstance(source, Pieces):
+        return replace(source, blank=True)
+    return torch.cat([source, source.new_zeros(1, *source.shape[1:])])
+
+
 def laid(inputs: Source, targets: Source, device: torch.device) -> tuple[Source, Source]:
     """Bring material to where it is trained on. Pieces are laid out on a GPU that has room for them, and else stay to be read."""
     if isinstance(inputs, Tensor) and isinstance(targets, Tensor):
@@ -112,14 +129,6 @@ def laid(inputs: Source, targets: Source, device: torch.device) -> tuple[Source,
     if _fits(sum(one.nbytes for one in both), device):
         both = [one if isinstance(one, Tensor) else one.whole() for one in both]
     return both[0], both[1]
-
-
-def gathered(inputs: Source, targets: Source, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Give tensors that hold these rows (...), and where in them: those of tensors are found there, those of pieces are read."""
-    if isinstance(inputs, Tensor) and isinstance(targets, Tensor):
-        return inputs, targets, rows
-    flat = rows.flatten()
-    return inputs[flat], targets[flat], torch.arange(len(flat), device=rows.device).view_as(rows)
 
 
 def images_of(inputs: Any, records: Array, device: torch.device, places: Sequence[Place] | None = None) -> Source:

@@ -66,14 +66,14 @@ def _stream(file: BinaryIO, tensors: dict[str, Tensor], metadata: dict[str, str]
             file.write(part.numpy().data)
 
 
-def read_tensors(path: str | Path, *, kind: str) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """Read tensors and metadata of a file that says it is of this kind."""
+def read_tensors(path: str | Path, *, kind: str, only: bool = False) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Read tensors and metadata of a file of this kind; with `only`, the metadata alone."""
     try:
         with safe_open(path, framework="pt", device="cpu") as file:
             metadata = json.loads((file.metadata() or {}).get("tutelage", "{}"))
             if metadata.get("kind") != kind:
                 raise DataError(f"`path` must name a file of kind {kind!r}. Got {metadata.get('kind')!r} instead.")
-            return {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
+            return {} if only else {name: file.get_tensor(name) for name in file.keys()}, metadata  # noqa: SIM118
     except (SafetensorError, FileNotFoundError) as error:
         raise DataError(f"`path` must name a whole safetensors file. Got {Path(path).name!r} instead.") from error
 

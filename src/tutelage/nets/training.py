@@ -1,4 +1,4 @@
-"""How one teacher, or a stack of them, learns. A teacher's fate hangs on its seed, its number and its shard alone."""
+"""Train one network, or a stack of them. A teacher's weights depend only on the seed, its number and its own shard."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tutelage.nets.compiling import compile_or_not
 from tutelage.nets.inputs import as_float, narrow
 from tutelage.nets.losses import measure
 from tutelage.nets.networks import Factory
-from tutelage.nets.pieces import Source, gathered
+from tutelage.nets.pieces import Source
 from tutelage.nets.products import as_products
 from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import RecipeError
@@ -97,7 +97,7 @@ class Training:
 
 @final
 class Stream:
-    """Hold one teacher's randomness, apart from everybody else's: any engine, chunk or resumption gives it the same batches."""
+    """Draw one teacher's initial weights and batches, from the seed and its number alone: the same in every engine and chunk."""
 
     def __init__(self, seed: int, teacher: int, device: torch.device) -> None:
         weights, batches = np.random.SeedSequence([seed, teacher]).generate_state(2)
@@ -111,7 +111,7 @@ class Stream:
             return factory().train()
 
     def order(self, records: int, count: int) -> Tensor:
-        """Walk through the shard in a new order each time around, until `count` records were named: (count,)."""
+        """Draw `count` rows of a shard: every record once in a new order, then again: (count,)."""
         rounds = -(-count // records)
         keys = torch.rand(rounds, records, generator=self.generator, device=self.generator.device)
         return keys.argsort(dim=1, stable=True).flatten()[:count]
@@ -216,7 +216,8 @@ def train_stack(
             if training.augmentation and step % BLOCK == 0:
                 draws = torch.stack([stream.draws(training.augmentation, batch) for stream in streams], dim=1)
             now = None if draws is None else draws[step % BLOCK]  # (teachers, batch, draws)
-            images, wanted = prepare(*gathered(inputs, targets, rows[:, step]), now)
+            # Read before anything compiled begins: how many records there are must not shape a kernel.
+            images, wanted = prepare(inputs[rows[:, step]], targets[rows[:, step]], now)
             gradients = differentiate(parameters, buffers, images, wanted)
             for name, parameter in parameters.items():
                 parameter.grad = gradients[name]
@@ -280,9 +281,9 @@ class Step:
             scores = functional_call(self.template, (parameters, buffers), (images,))
         return measure(scores.float(), wanted, smoothing=self.training.smoothing)
 
-    def prepare(self, inputs: Tensor, targets: Tensor, rows: Tensor, draws: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Gather and distort everybody's batch: rows (teachers, batch) → (teachers, batch, ...) twice."""
-        images, wanted = as_float(inputs[rows]), targets[rows]
+    def prepare(self, images: Tensor, wanted: Tensor, draws: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Distort every network's batch: (teachers, batch, ...) twice."""
+        images = as_float(images)
         if self.training.augmentation and draws is not None:
             images, wanted = distorted(self.training.augmentation, images, wanted, draws)
         return images, wanted

@@ -37,6 +37,10 @@ Array = npt.NDArray[np.float64]
 ORDERS: Array = np.unique(np.concatenate([1 + np.geomspace(1e-3, 1, 60), np.arange(2, 64, 0.25), np.geomspace(64, 4096, 120)]))
 ORDERS.setflags(write=False)
 
+# Loss distributions are added up on a grid of steps of 10^-4. What costs more, or are more events, would take all memory.
+_GRID_EPSILON = 200.0
+_GRID_COUNT = 10**7
+
 
 # ── checks ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -218,7 +222,7 @@ def smooth_release_rdp(beta: float, sigma: float, orders: npt.ArrayLike) -> Arra
     room = 1 - (alpha - 1) * math.expm1(2 * beta)
     inside = room > 0
     safe = np.where(inside, room, 1.0)
-    return np.asarray(np.where(inside, alpha / (2 * sigma**2 * safe) - np.log(safe) / (2 * (alpha - 1)) - beta, math.inf))
+    return np.asarray(np.where(inside, alpha / (2 * (sigma * sigma) * safe) - np.log(safe) / (2 * (alpha - 1)) - beta, math.inf))
 
 
 def published_smooth_release_rdp(beta: float, sigma: float, orders: npt.ArrayLike) -> Array:
@@ -231,7 +235,7 @@ def published_smooth_release_rdp(beta: float, sigma: float, orders: npt.ArrayLik
     alpha = valid_orders(orders)
     inside = 2 * alpha * beta < 1
     spread = -0.5 * np.log1p(-np.where(inside, 2 * alpha * beta, 0.0)) + beta * alpha
-    return np.asarray(np.where(inside, alpha * math.exp(2 * beta) / sigma**2 + spread / (alpha - 1), math.inf))
+    return np.asarray(np.where(inside, alpha * math.exp(2 * beta) / (sigma * sigma) + spread / (alpha - 1), math.inf))
 
 
 # ── one event ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -312,7 +316,7 @@ def cost(entries: Iterable[tuple[Event, int]], delta: float) -> Cost:
         return Cost(epsilon, delta, "privacy loss distributions")
     square = gaussian_mu_squared(pairs)
     if square is not None:
-        mu = math.sqrt(square)
+        mu = math.sqrt(max(square, 1e-300))  # the square of less is nothing to a float
         return Cost(mu_epsilon(mu, delta), delta, "exact Gaussian", mu)
     total = sum((count * event_rdp(event, ORDERS) for event, count in pairs), np.zeros_like(ORDERS))
     epsilon, order = rdp_to_epsilon(total, ORDERS, delta)
@@ -346,13 +350,51 @@ def pure_sum(pairs: Iterable[tuple[Event, int]]) -> float:
 
 
 def _sampled_epsilon(pairs: list[tuple[Event, int]], delta: float) -> float:
+    """Compose loss distributions on dp-accounting's grid. Infinite, which is never too little, where they would not fit on it."""
+    if beyond(pairs, _GRID_EPSILON, delta) or sum(count for _, count in pairs) > _GRID_COUNT:
+        return math.inf
     from dp_accounting.pld import privacy_loss_distribution as pld
 
-    with np.errstate(over="ignore"):  # dp-accounting's tails overflow to infinity on purpose
-        whole = pld.identity()
-        for event, count in pairs:
-            whole = whole.compose(_loss_distribution(event, pld).self_compose(count))
-        return float(whole.get_epsilon_for_delta(delta))
+    try:
+        with np.errstate(over="ignore"):  # dp-accounting's tails overflow to infinity on purpose
+            whole = pld.identity()
+            for event, count in pairs:
+                whole = whole.compose(_loss_distribution(event, pld).self_compose(count))
+            return float(whole.get_epsilon_for_delta(delta))
+    except (OverflowError, MemoryError):
+        raise RecipeError("`event` must be one that dp-accounting can price. Got one with far too much noise instead.") from None
+
+
+def beyond(pairs: Iterable[tuple[Event, int]], epsilon: float, delta: float) -> bool:
+    """Tell, without a grid, that one kind of event alone costs more than (ε, δ). False says nothing.
+
+    Each of n events is reduced to one bit, whose probability is a or b: an attacker who counts k bits or more wins by
+    P[Bin(n, a) ≥ k] − e^ε·P[Bin(n, b) ≥ k], which no (ε, δ) mechanism lets exceed δ.
+    """
+    for event, count in pairs:
+        a, b = _bit(event)
+        for k in (1, math.ceil(count * (a + b) / 2), count):
+            if 1 <= k <= count:
+                hit, false = (float(special.betainc(k, count - k + 1, p)) for p in (a, b))
+                if hit - (math.exp(min(epsilon, 700.0)) * false if false else 0.0) > 1.01 * delta + 1e-12:  # clearly
+                    return True
+    return False
+
+
+def _bit(event: Event) -> tuple[float, float]:
+    """Give the probabilities, under two neighbours, of one bit of what the event's price is computed for."""
+    inner, rate = (event.event, event.rate) if isinstance(event, Sampled) else (event, 1.0)
+    mu, pure = event_mu(inner), event_pure(inner)
+    if isinstance(inner, SmoothRelease):  # no one bit of it is known: it tells nothing here
+        hit = false = 0.5
+    elif mu is not None:  # a normal number lies beyond the middle of the two means
+        hit, false = float(special.ndtr(mu / 2)), float(special.ndtr(-mu / 2))
+    elif isinstance(event, Sampled):  # a Laplace number likewise
+        false = math.exp(-pure / 2) / 2
+        hit = 1 - false
+    else:  # the answer of randomised response
+        hit, false = float(special.expit(pure)), float(special.expit(-pure))
+    return rate * hit + (1 - rate) * false, false
 
 
 def _loss_distribution(event: Event, pld: Any) -> Any:
@@ -427,7 +469,7 @@ def admits(entries: Iterable[tuple[Event, int]], epsilon: float, delta: float) -
     if square is not None:
         return square <= _budget_mu(epsilon, delta) ** 2 * slack
     if any(isinstance(event, Sampled) for event, _ in pairs):
-        return cost(pairs, delta).epsilon <= epsilon * slack
+        return not beyond(pairs, epsilon * slack, delta) and cost(pairs, delta).epsilon <= epsilon * slack
     order = filter_order(epsilon, delta)
     renyi = sum(count * float(event_rdp(event, order)[0]) for event, count in pairs)
     return pure_sum(pairs) <= epsilon * slack or renyi + math.log(1 / delta) / (order - 1) <= epsilon * slack

@@ -25,6 +25,11 @@ def _finite_positive(value: float) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value <= sys.float_info.max
 
 
+def _whole(value: int, least: int = 1) -> bool:
+    """Tell whether this is a whole number that a float holds exactly."""
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= 2**53
+
+
 @final
 @dataclass(frozen=True)
 class Gaussian:
@@ -65,7 +70,7 @@ class NoisyMax:
     def __post_init__(self) -> None:
         if self.noise not in ("gaussian", "laplace"):
             raise RecipeError(f"`noise` of NoisyMax must be 'gaussian' or 'laplace'. Got {self.noise!r} instead.")
-        _check(self, scale=_finite_positive(self.scale), votes=isinstance(self.votes, int) and self.votes >= 1)
+        _check(self, scale=_finite_positive(self.scale), votes=_whole(self.votes))
 
 
 @final
@@ -77,7 +82,7 @@ class Threshold:
     votes: int = 1
 
     def __post_init__(self) -> None:
-        _check(self, sigma=_finite_positive(self.sigma), votes=isinstance(self.votes, int) and self.votes >= 1)
+        _check(self, sigma=_finite_positive(self.sigma), votes=_whole(self.votes))
 
 
 @final
@@ -98,7 +103,7 @@ class SparseVector:
             self,
             epsilon_threshold=_finite_positive(self.epsilon_threshold),
             epsilon_answers=_finite_positive(self.epsilon_answers),
-            answers=isinstance(self.answers, int) and self.answers >= 1,
+            answers=_whole(self.answers),
         )
 
 
@@ -136,6 +141,10 @@ class Sampled:
             raise RecipeError(f"`rate` of Sampled must lie in (0, 1]. Got {self.rate!r} instead.")
         if self.sampler not in ("poisson", "fixed"):
             raise RecipeError(f"`sampler` of Sampled must be 'poisson' or 'fixed'. Got {self.sampler!r} instead.")
+        if not (_whole(self.size, 0) and _whole(self.population, 0)):
+            raise RecipeError(
+                f"`size` and `population` of Sampled must be whole numbers. Got {self.size!r} and {self.population!r} instead."
+            )
         if self.sampler == "fixed" and not (0 < self.size <= self.population and self.rate == self.size / self.population):
             raise RecipeError(
                 "`rate` of Sampled must be size/population with 0 < size ≤ population. "
@@ -149,6 +158,10 @@ class NonPrivate:
     """Somebody looked: a private value left without noise. The price is infinite."""
 
     reason: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.reason, str):
+            raise RecipeError(f"`reason` of NonPrivate must be a text. Got {type(self.reason).__name__} instead.")
 
 
 Event: TypeAlias = Gaussian | Laplace | NoisyMax | Threshold | SparseVector | SmoothRelease | Sampled | NonPrivate

@@ -21,7 +21,7 @@ import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, final
@@ -30,6 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy import accounting
+from tutelage.privacy.budget import Budget, read_budget
 from tutelage.privacy.entries import (
     GENESIS,
     Entry,
@@ -48,7 +49,7 @@ from tutelage.privacy.files import parse_json, write_whole
 from tutelage.privacy.head import HeadFile
 from tutelage.privacy.place import Place
 from tutelage.privacy.sealed import _KEY, Sealed
-from tutelage.privacy.units import Adjacency, Unit
+from tutelage.privacy.units import Adjacency
 
 __all__ = ["SCHEMA", "Budget", "Entry", "Ledger", "charges", "check_chain", "check_heads", "quotable", "read_lines", "starts"]
 
@@ -72,26 +73,6 @@ CREATE TRIGGER answers_remain BEFORE DELETE ON answers BEGIN SELECT RAISE(ABORT,
 
 
 @final
-@dataclass(frozen=True)
-class Budget:
-    """Say how much may be learned about one unit in all: (ε, δ), who the unit is, and who its neighbours are."""
-
-    epsilon: float
-    delta: float
-    unit: Unit = field(default_factory=Unit)
-    adjacency: Adjacency = Adjacency.REPLACE_ONE
-
-    def __post_init__(self) -> None:
-        if isinstance(self.unit, str):
-            object.__setattr__(self, "unit", Unit(self.unit))
-        if self.adjacency not in list(Adjacency):
-            raise RecipeError(f"`adjacency` must be 'replace-one' or 'add-remove'. Got {self.adjacency!r} instead.")
-        object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
-        accounting.positive(epsilon=self.epsilon)
-        accounting.probability(delta=self.delta)
-
-
-@final
 class Ledger:
     """Keep one budget's book in one file. Open it with `Ledger(path, budget)`; an existing book must hold the same budget.
 
@@ -102,11 +83,11 @@ class Ledger:
     def __init__(
         self, path: str | os.PathLike[str], budget: Budget | None = None, *, heads: Iterable[tuple[int, str]] = ()
     ) -> None:
-        self.path = Path(path)  # for messages, until it is resolved
+        self.path = Path(path)
         self.run = ""  # what `begin` is given
         with self._guarded():
             self._place = Place(path)
-            self.path, self._head = self._place.path, HeadFile(self._place.path)
+            self._head = HeadFile(self._place.path)
             self.budget = _patiently(lambda: self._open(budget, list(heads)))
         if budget is not None and budget != self.budget:
             self.close()
@@ -123,6 +104,8 @@ class Ledger:
         self._check_sampler(event)
         with self._writing():
             pairs = [*self._totals(), (event, int(count))]
+            if not isinstance(event, NonPrivate):
+                self._check_alone(pairs)
             if not isinstance(event, NonPrivate) and not accounting.admits(pairs, self.budget.epsilon, self.budget.delta):
                 raise BudgetExceeded(
                     f"`count` of {type(event).__name__} must fit the budget of ε = {self.budget.epsilon:g} at "
@@ -175,7 +158,7 @@ class Ledger:
             seq = self._append("release", body)
             self._db.executemany("INSERT INTO answers VALUES (?, ?, ?)", [(key, seq, value) for key, value in fresh.items()])
         with self._guarded():
-            self._checkpoint("PASSIVE")  # so that the database alone is nearly whole when the process is killed
+            self._checkpoint()  # so that the database alone is nearly whole when the process is killed
 
     def recall(self, questions: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
         """Give the answers that were released before: they cost nothing again."""
@@ -244,7 +227,8 @@ class Ledger:
     def export(self, path: Path) -> None:
         """Write the book as JSON lines, chain included, whole or not at all; it holds no private value."""
         lines = "".join(json.dumps(asdict(entry), sort_keys=True, ensure_ascii=False) + "\n" for entry in self.entries())
-        write_whole(path, lines)
+        with self._guarded():
+            write_whole(path, lines)
 
     def check_place(self) -> None:
         """Refuse to publish when a file of the ledger was deleted, moved, replaced or overwritten, or has a second name.
@@ -253,7 +237,7 @@ class Ledger:
         """
         with self._guarded():
             last = self._last()
-            Ledger(self.path, heads=[last]).close()
+            Ledger(self._place.path, heads=[last]).close()
             self._place.check()
 
     def close(self) -> None:
@@ -271,16 +255,15 @@ class Ledger:
 
     def _open(self, budget: Budget | None, heads: list[tuple[int, str]]) -> Budget:
         """Open or create the database, and check it against all that is known of it. Another process may do the same."""
-        self._place.forget()
         known = [*heads, *self._head.read()]  # before the database: a head is written after its row, so the row must be there
         existed = self._place.found()
         if not existed and (known or budget is None):
             check_heads([], known)
             raise LedgerError(f"`path` must be an existing book when no budget is given. Got {self.path.name} instead.")
-        self._db = sqlite3.connect(self.path, timeout=0.1, isolation_level=None)
+        self._db = sqlite3.connect(self._place.path, timeout=0.1, isolation_level=None)
         try:
             if not existed:  # SQLite gives the files beside a database the database's own mode
-                self.path.chmod(0o600)
+                self._place.path.chmod(0o600)
             self._place.remember()
             self._db.execute("PRAGMA synchronous=FULL")
             if self._blank():
@@ -295,9 +278,9 @@ class Ledger:
             with self._transaction("DEFERRED"):  # one snapshot: others may write meanwhile
                 found = self._verify(known)
                 last = self._last()
-            self._place.remember(*(self.path.with_name(self.path.name + end) for end in ("-wal", "-shm")))
-            if self.path.with_name(self.path.name + "-wal").stat().st_size:  # what a kill left beside the database
-                self._checkpoint("TRUNCATE")
+            self._place.remember(self._place.beside("-wal"), self._place.beside("-shm"))
+            if os.path.getsize(self._place.beside("-wal")):  # what a kill left
+                self._checkpoint()
             if last[0] > self._head.length:
                 self._head.append(*last)
             self._place.remember(self._head.path)
@@ -327,9 +310,9 @@ class Ledger:
     def _mode(self) -> str:
         return str(self._db.execute("PRAGMA journal_mode").fetchone()[0])
 
-    def _checkpoint(self, manner: str) -> None:
+    def _checkpoint(self) -> None:
         """Copy what lies in the write-ahead log into the database, as far as other connections let it."""
-        self._db.execute(f"PRAGMA wal_checkpoint({manner})")
+        self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager
     def _guarded(self) -> Iterator[None]:
@@ -376,17 +359,7 @@ class Ledger:
             self._db.execute(statement)
         self._db.execute(f"PRAGMA application_id={_APPLICATION}")
         self._db.execute(f"PRAGMA user_version={SCHEMA}")
-        self._append(
-            "open",
-            {
-                "schema": SCHEMA,
-                "epsilon": float(budget.epsilon),
-                "delta": float(budget.delta),
-                "unit": budget.unit.name,
-                "unit_teachers": budget.unit.teachers,
-                "adjacency": str(budget.adjacency),
-            },
-        )
+        self._append("open", {"schema": SCHEMA, **budget.record()})
 
     def _check_sampler(self, event: Event) -> None:
         """Refuse a sampled event whose amplification is proved for the other kind of neighbours."""
@@ -394,6 +367,17 @@ class Ledger:
             proved = Adjacency.ADD_REMOVE if event.sampler == "poisson" else Adjacency.REPLACE_ONE
             if self.budget.adjacency != proved:
                 raise RecipeError(f"`sampler` must be proved for {self.budget.adjacency} books. Got {event.sampler!r} instead.")
+
+    def _check_alone(self, pairs: list[tuple[Event, int]]) -> None:
+        """Refuse a second run, or a second plan, where sampled events are: no theorem covers what is chosen after answers."""
+        if any(isinstance(event, Sampled) for event, _ in pairs):
+            runs = {run for (run,) in self._db.execute("SELECT DISTINCT run FROM totals")} | {self.run}
+            plans = {plan for run, plan in starts(self._entries()) if run == self.run}
+            if len(runs) > 1 or len(plans) > 1:
+                raise RecipeError(
+                    "`event` must be charged by one run with one plan where sampled events are in the book: no filter covers "
+                    "them. Got another run or plan instead; nothing was read. Take a book of its own for them."
+                )
 
     def _kept(self, question: str) -> tuple[int, bytes] | None:
         row = self._db.execute("SELECT seq, payload FROM answers WHERE question = ?", (question,)).fetchone()
@@ -473,7 +457,7 @@ class Ledger:
         if tally != {(run, event): count for run, event, count in self._db.execute("SELECT run, event, count FROM totals")}:
             raise LedgerError("the book's totals must add up to its rows. Got others instead.")
         self._verify_answers(rows)
-        return _budget(rows[0].body)
+        return read_budget(rows[0].body)
 
     def _verify_answers(self, rows: Sequence[Entry]) -> None:
         """Hash what was released again, one release at a time: all answers together may be larger than memory."""
@@ -489,11 +473,6 @@ class Ledger:
     def _released_digest(self, questions: Sequence[str]) -> str:
         payload = "SELECT payload FROM answers WHERE question = ?"
         return _answers_digest([(question, self._db.execute(payload, (question,)).fetchone()[0]) for question in questions])
-
-
-def _budget(body: dict[str, Any]) -> Budget:
-    """Read the budget out of the opening row."""
-    return Budget(body["epsilon"], body["delta"], Unit(body["unit"], body["unit_teachers"]), Adjacency(body["adjacency"]))
 
 
 def _answers_digest(answers: Any) -> str:

@@ -28,9 +28,16 @@ class Place:
             self.path = Path(path).resolve()
         self._known: dict[Path, tuple[int, int]] = {}
 
+    def beside(self, end: str) -> Path:
+        """Give the path of a file that SQLite keeps beside the ledger's."""
+        return self.path.with_name(self.path.name + end)
+
     def found(self) -> bool:
-        """Tell whether the file is there; refuse one that is no plain file under one name, before SQLite opens it."""
-        return self._identity(self.path) is not None
+        """Tell whether the file is there, before SQLite opens it; refuse one that is no plain file under one name."""
+        self._known.clear()
+        if (identity := self._identity(self.path)) is not None:
+            self._known[self.path] = identity
+        return identity is not None
 
     def remember(self, *files: Path) -> None:
         """Expect these files to stay what they are now."""
@@ -46,10 +53,6 @@ class Place:
         for file, identity in self._known.items():
             if self._identity(file) != identity:
                 raise self._gone(file)
-
-    def forget(self) -> None:
-        """Expect nothing: the ledger is opened anew."""
-        self._known.clear()
 
     def _identity(self, file: Path) -> tuple[int, int] | None:
         try:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy.errors import DataError, Error, PrivacyError, Unsealed
+from tutelage.privacy.files import reading
 
 T = TypeVar("T")
 
@@ -79,7 +80,8 @@ class Sealed:
     @classmethod
     def load(cls, path: Path) -> Sealed:
         """Read a stored value back into a seal."""
-        return cls(np.load(path, allow_pickle=False))
+        with reading(path, "counts"):
+            return cls(np.load(path, allow_pickle=False))
 
     def _open(self, key: object) -> npt.NDArray[Any]:
         if key is not _KEY:

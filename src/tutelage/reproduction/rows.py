@@ -50,6 +50,8 @@ ROWS = (
     Row(name="mnist-interactive", title="MNIST, Interactive-GNMax, ours", bar=0.98),
     Row(name="mnist-ours-votes", title="MNIST, ours, pool test[:9000]", bar=0.99),
     Row(name="mnist-ours", title="MNIST, ours, pool test[:5000]", bar=0.99),
+    Row(name="mnist-ours-paper", title="MNIST, ours, pool test[:1000] as in the papers"),
+    Row(name="mnist-heir-paper", title="MNIST, every record a teacher, with an heir, ours, pool test[:1000] as in the papers"),
     Row(name="mnist-records", title="MNIST, every record a teacher, ours", bar=0.98),
     Row(name="mnist-heir-votes", title="MNIST, every record a teacher, with an heir, ours, pool test[:9000]", bar=0.99),
     Row(name="mnist-heir", title="MNIST, every record a teacher, with an heir, ours", bar=0.99),

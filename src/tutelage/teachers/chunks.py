@@ -1,10 +1,11 @@
-"""Finished teachers in a folder: chunk by chunk while a fit lasts, one file when all of them are there."""
+"""Finished networks in a checkpoint folder: chunk by chunk while a fit lasts, then one file."""
 
 from __future__ import annotations
 
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import final
 
@@ -13,10 +14,11 @@ import torch
 from tutelage.nets.storage import read_tensors, write_tensors
 from tutelage.nets.training import State
 from tutelage.privacy.errors import RecipeError, Unsealed
+from tutelage.teachers.engines import Plan
 from tutelage.teachers.fits import Fit
 
 KIND, CHUNK_KIND, UNFINISHED_KIND = "tutelage.ensemble/1", "tutelage.ensemble.chunk/1", "tutelage.ensemble.unfinished/1"
-EVERY = 60.0  # seconds between two saves of a stack that is still learning
+EVERY = 60.0  # seconds between two saves of a stack that is still training
 SHARE = 20  # times the time that a save takes must lie between it and the next: a large stack is saved less often
 
 
@@ -33,20 +35,21 @@ class Chunks:
         if "private" not in self.folder.resolve().parts:  # now, not when the first teachers were trained
             raise Unsealed("`checkpoint` must lie in a folder named 'private', or be one. Got one outside instead.")
         self._due = time.monotonic() + EVERY
+        self._asked, self._plan = "", ""
 
     @property
     def whole(self) -> Path:
-        """Name the file of all teachers; `Ensemble.load` reads it."""
+        """Give the path of the file of all teachers; `Ensemble.load` reads it."""
         return self.folder / "teachers.safetensors"
 
     @property
     def unfinished(self) -> Path:
-        """Name the file of a stack that is still learning."""
+        """Give the path of the file of a stack that is still training."""
         return self.folder / "unfinished.safetensors"
 
     def resume(self, state: State) -> list[int]:
-        """Fill in the teachers that were finished before and name the ones that were not."""
-        for half in self.folder.glob(".*.safetensors.*"):  # of a life that was killed while it wrote
+        """Fill in the teachers that were finished before, and give the numbers of the others."""
+        for half in self.folder.glob(".*.safetensors.*"):  # of a process that was killed while it wrote
             half.unlink()
         if self.whole.exists():
             state.update(self._read(self.whole, KIND)[0])
@@ -58,31 +61,45 @@ class Chunks:
             for name, tensor in learned.items():
                 state[name][teachers] = tensor
             missing -= set(teachers)
+        if self.unfinished.exists():
+            self._check(read_tensors(self.unfinished, kind=UNFINISHED_KIND, only=True)[1])
         return sorted(missing)
+
+    def planned(self, asked: str) -> Plan | None:
+        """Give the plan that the teachers found here were trained by, if the same was asked for then.
+
+        Which teachers were finished before a kill is a matter of time. With the plan of the first start the others are still
+        trained in the same stacks, to the last bit.
+        """
+        return Plan(**json.loads(self._plan)) if self._plan and self._asked == asked else None
+
+    def note(self, asked: str, plan: Plan) -> None:
+        """Write this plan into every file from now on, beside what was asked for."""
+        self._asked, self._plan = asked, json.dumps(asdict(plan))
 
     def write(self, teachers: Sequence[int], learned: State) -> None:
         """Put one finished chunk on disk."""
         path = self.folder / f"chunk-{teachers[0]:06d}-{teachers[-1]:06d}.safetensors"
-        write_tensors(path, learned, self._told(CHUNK_KIND, teachers), private=True)
+        write_tensors(path, learned, self._metadata(CHUNK_KIND, teachers), private=True)
         self.unfinished.unlink(missing_ok=True)
 
-    def finish(self, state: State, told: dict[str, str]) -> None:
+    def finish(self, state: State, metadata: dict[str, str]) -> None:
         """Put all teachers into one file, and remove the chunks only after that."""
         if not self.whole.exists():
-            write_tensors(self.whole, state, {**told, **self.fit.told}, private=True)
+            write_tensors(self.whole, state, {**metadata, **self.fit.metadata}, private=True)
         self._clear()
 
     # ── a stack that is still learning: the `Bookmark` of nets.training ───────────────────────────────────────────────
 
     def due(self) -> bool:
-        """Tell whether the last save is long ago."""
+        """Say whether the last save is long ago."""
         return time.monotonic() >= self._due
 
     def keep(self, teachers: Sequence[int], device: torch.device, learning: State) -> None:
         """Save all that a stack needs to go on."""
         begin = time.monotonic()
-        told = {**self._told(UNFINISHED_KIND, teachers), "device": device.type}
-        write_tensors(self.unfinished, learning, told, private=True)
+        metadata = {**self._metadata(UNFINISHED_KIND, teachers), "device": device.type}
+        write_tensors(self.unfinished, learning, metadata, private=True)
         now = time.monotonic()
         self._due = now + max(EVERY, SHARE * (now - begin))
 
@@ -112,6 +129,8 @@ class Chunks:
     def _check(self, metadata: dict[str, str]) -> None:
         if not self.fit.wrote(metadata):
             raise RecipeError("`checkpoint` must hold chunks of this same fit, or nothing. Got another fit's instead.")
+        self._asked, self._plan = metadata.get("asked", ""), metadata.get("plan", "")
 
-    def _told(self, kind: str, teachers: Sequence[int]) -> dict[str, str]:
-        return {"kind": kind, **self.fit.told, "teachers": json.dumps(list(teachers))}
+    def _metadata(self, kind: str, teachers: Sequence[int]) -> dict[str, str]:
+        given = {"asked": self._asked, "plan": self._plan}
+        return {"kind": kind, **self.fit.metadata, **given, "teachers": json.dumps(list(teachers))}

@@ -1,4 +1,4 @@
-"""Networks that learned from private shards and vote on labels."""
+"""Teachers that are networks with classes."""
 
 from __future__ import annotations
 
@@ -70,6 +70,10 @@ class Classifier(Networked):
         if self.asked or as_inputs(private.inputs[:1]).ndim == 4:
             return self.training
         return replace(self.training, augmentation=None)
+
+    def settings(self) -> dict[str, Any]:
+        """Add the number of classes."""
+        return {**super().settings(), "classes": self.classes}
 
     def vote(self, inputs: Any, *, progress: Progress | None = None) -> Sealed:
         """Give every teacher's label for every input, sealed: (teachers, queries)."""

@@ -1,4 +1,9 @@
-"""Where the teachers are trained: one after the other, stacked, in worker processes, or on a Ray cluster."""
+"""Train the teachers: one after the other, stacked, in worker processes, or on a Ray cluster.
+
+Which engine, how many at a time and in how many places follow from public facts alone: the network, the training, how many
+teachers there are, the shape of one record, and the machine. Sizes of shards and the number of records may be private, and
+another stack's sums are rounded in another way: one unit would then move every teacher.
+"""
 
 from __future__ import annotations
 
@@ -36,13 +41,15 @@ ON_A_GPU = {
     "stacked": "small networks on a GPU: as many at once as its memory holds",
     "sequential": "a GPU, and one network or such as cannot be stacked",
 }
+MEMORY = 0.45  # share of a GPU's memory for a stack; what is free depends on the records that lie there
 STACKS = (8, 32)  # stack sizes worth trying on a CPU: larger ones fall out of its caches
 PIXELS = 2**20  # in flight in a stack on a CPU, at most: a volume's layers are gigabytes before they are slow
 STARTUP = 5.0  # seconds until a worker process has imported torch
 RECORDED = 64  # teachers between two checkpoints of recorded ones
 GATHER = 8  # teachers per checkpoint where nothing else asks for a number
 CLUSTERED = 64  # teachers in a stack on a cluster's GPU
-CARRIED = 1 << 30  # bytes of records that are read when needed, in all worker processes at once
+CARRIED = 1 << 30  # bytes of records in all worker processes at once, were a shard as large as the next line says
+NOMINAL = 16  # records of a shard: how many there are is private
 PROBED = 10  # times the time of a probe must the work last that it is to speed up
 
 log = logging.getLogger("tutelage.teachers")
@@ -74,11 +81,19 @@ class Plan:
 @final
 @dataclass(frozen=True, repr=False)
 class Material:
-    """Hold the private records, as tensors on the training device or to be read to it, and which of them each teacher may see."""
+    """Hold the private records, as tensors on the training device or to be read to it, and each teacher's rows of them."""
 
     inputs: Source  # (records, ...)
     targets: Source  # labels (records,) int64, or masks (records, *space) of bytes 0 and 1 or of floats in [0, 1]
-    shards: tuple[Tensor, ...]  # per teacher, (its records,)
+    shards: tuple[Tensor, ...]  # per teacher, (its records,), at least one
+
+    def blank(self, teachers: int) -> Material:
+        """Give material of the same public shape for this many teachers: one record of zeros, which all of them read."""
+        device = self.inputs.device
+        inputs, targets = (
+            torch.zeros(1, *source.shape[1:], dtype=source.dtype, device=device) for source in (self.inputs, self.targets)
+        )
+        return Material(inputs, targets, (torch.zeros(1, dtype=torch.int64, device=device),) * teachers)
 
     def part(self, teachers: Sequence[int]) -> tuple[np.ndarray, np.ndarray, list[np.ndarray]]:
         """Copy out what these teachers may read, and nothing else, for a process of their own."""
@@ -152,10 +167,11 @@ def train_part(
 
 
 def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | None = None, device: str = "auto") -> Plan:
-    """Choose by a short measurement on the spot; an engine that was asked for is only given its sizes.
+    """Choose by a short measurement on blank records; an engine that was asked for is only given its sizes.
 
     `device` is what the caller asked for; the material's is what this machine has, which says nothing about a cluster.
     """
+    material = material.blank(len(material.shards))  # no private record or size takes part in anything below
     if engine not in ENGINES:
         raise RecipeError(f"`engine` must be one of {ENGINES}. Got {engine!r} instead.")
     if chunk is not None and not (isinstance(chunk, int) and chunk >= 1):
@@ -183,8 +199,8 @@ def choose(engine: EngineName, job: Job, material: Material, *, chunk: int | Non
         slots, graphics = cluster(started_ray(), device)
         stacked = graphics and together(job, material)
         size = chunk or min(CLUSTERED if graphics else GATHER, -(-count // slots))
-        told = f"the cluster has {slots} {'GPU' if graphics else 'core'}{'s'[: slots > 1]} to give"
-        return Plan(engine=engine, chunk=even(count, size), stacked=stacked, workers=slots, graphics=graphics, reason=told)
+        why = f"the cluster has {slots} {'GPU' if graphics else 'core'}{'s'[: slots > 1]} to give"
+        return Plan(engine=engine, chunk=even(count, size), stacked=stacked, workers=slots, graphics=graphics, reason=why)
     if engine == "processes":
         if not movable(job.factory):
             raise RecipeError(
@@ -223,35 +239,30 @@ def quickest(job: Job, material: Material, *, workers: int, chunk: int | None) -
             alone = probe(job, material, stack=best)
         finally:
             torch.set_num_threads(threads)
-    told = ", ".join(f"{'one by one' if not size else f'stacks of {size}'} {1e3 * t:.1f} ms" for size, t in times.items())
-    told = f"per teacher and step: {told}; {threads} thread{'s'[: threads > 1]}, {workers} core{'s'[: workers > 1]}"
+    reason = ", ".join(f"{'one by one' if not size else f'stacks of {size}'} {1e3 * t:.1f} ms" for size, t in times.items())
+    reason = f"per teacher and step: {reason}; {threads} thread{'s'[: threads > 1]}, {workers} core{'s'[: workers > 1]}"
     spread = STARTUP + 1.1 * alone * total / workers  # a tenth for cores that share a memory bus
-    told += f"; {times[best] * total:.0f} s in this process, about {spread:.0f} s in {workers}"
+    reason += f"; {times[best] * total:.0f} s in this process, about {spread:.0f} s in {workers}"
     size = min(best or GATHER, -(-count // workers), carried(material, workers))
     if workers > 1 and size and movable(job.factory) and spread < times[best] * total:
-        return Plan(engine="processes", chunk=chunk or size, stacked=bool(best), workers=workers, reason=told)
+        return Plan(engine="processes", chunk=chunk or size, stacked=bool(best), workers=workers, reason=reason)
     if best:
-        return Plan(engine="stacked", chunk=even(count, chunk or best), stacked=True, reason=told)
-    return Plan(engine="sequential", chunk=chunk or GATHER, stacked=False, reason=told)
+        return Plan(engine="stacked", chunk=even(count, chunk or best), stacked=True, reason=reason)
+    return Plan(engine="sequential", chunk=chunk or GATHER, stacked=False, reason=reason)
 
 
 def carried(material: Material, workers: int) -> int:
-    """Count the teachers whose records may be copied to each worker at a time; any number, where all records are held anyhow."""
-    if isinstance(material.inputs, Tensor):
-        return len(material.shards)
-    each = max(len(shard) for shard in material.shards) * material.inputs.nbytes // len(material.inputs)
+    """Count the teachers whose records are copied to each worker at a time, from the size of one record alone."""
+    each = NOMINAL * math.prod(material.inputs.shape[1:]) * material.inputs.dtype.itemsize
     return CARRIED // max(1, workers * each)
 
 
 def together(job: Job, material: Material) -> bool:
-    """Tell by one step of two teachers whether networks of this kind can be stacked: not every layer of every user can.
-
-    They learn from blank records: how the others are trained must not hang on what two teachers were given.
-    """
-    pair = [torch.zeros(1, dtype=torch.int64, device=material.inputs.device)] * 2
+    """Try one step of two teachers on blank records: not every layer of every user can be stacked."""
+    blank = material.blank(2)
     try:
         train_stack(
-            Stackable(job.factory), torch.zeros_like(material.inputs[:1]), torch.zeros_like(material.targets[:1]), pair,
+            Stackable(job.factory), blank.inputs, blank.targets, blank.shards,
             training=replace(job.training, steps=1), seed=job.seed, teachers=range(2),
             tick=lambda _: None, compiled=False, products=material.inputs.device.type == "cuda",
         )  # fmt: skip
@@ -270,8 +281,9 @@ def stacks(job: Job, material: Material) -> list[int]:
 
 
 def probe(job: Job, material: Material, *, stack: int) -> float:
-    """Time a few steps, in seconds per teacher and step; what they teach is thrown away."""
+    """Time a few steps on blank records, in seconds per teacher and step."""
     steps = 2 if stack else 4
+    material = material.blank(max(1, stack))
     for length in (1, steps):  # the first call pays for memory and kernels: `costs`
         short = replace(job, training=replace(job.training, steps=length))
         begin = time.perf_counter()
@@ -286,8 +298,8 @@ def costs(stack: int) -> int:
     return 3 * stack if stack else 5
 
 
-def fitting(job: Job, material: Material, *, share: float = 0.7) -> int:
-    """Measure a teacher's GPU memory on two small stacks and tell how many fit in a share of what is free."""
+def fitting(job: Job, material: Material) -> int:
+    """Measure a teacher's GPU memory on two small stacks of blank records, and count how many fit in a share of all memory."""
     device, peaks = material.inputs.device, []
     sizes = [min(size, len(material.shards)) for size in (2, 6)]
     if sizes[0] == sizes[1]:
@@ -297,14 +309,14 @@ def fitting(job: Job, material: Material, *, share: float = 0.7) -> int:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         train_stack(
-            Stackable(job.factory), material.inputs, material.targets, material.shards[:size], training=short, seed=job.seed,
-            teachers=range(size), tick=lambda _: None, compiled=False, products=True,
+            Stackable(job.factory), material.inputs, material.targets, material.blank(size).shards, training=short,
+            seed=job.seed, teachers=range(size), tick=lambda _: None, compiled=False, products=True,
         )  # fmt: skip
         peaks.append(torch.cuda.max_memory_allocated(device))
     # The order of the records is drawn for all steps ahead: 8 bytes a record, and as much again while sorting.
     each = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0]) + 32 * job.training.steps * job.training.batch
-    free, _ = torch.cuda.mem_get_info(device)
-    return max(1, int(share * free / each))
+    _, total = torch.cuda.mem_get_info(device)
+    return max(1, int(MEMORY * total / each))
 
 
 def even(count: int, size: int) -> int:
@@ -383,7 +395,7 @@ def in_processes(
                     news.put((kind, value))
                     kind, value = pickle.load(worker.stdout)
                 news.put((kind, (chunk, value) if kind == "done" else value))
-        except (EOFError, BrokenPipeError):  # nothing was said: it was killed
+        except (EOFError, BrokenPipeError):  # the pipe ended: it was killed
             news.put(("failed", DataError(
                 "Worker processes must live until their teachers have learned; with too little memory they are killed. "
                 f"Got one that ended with status {worker.wait()} instead. engine='sequential' needs less."

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, final
@@ -15,18 +17,18 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from tutelage.data.mapped import each
 from tutelage.nets.answering import blank
 from tutelage.nets.augmentation import Augmentation
 from tutelage.nets.inputs import as_float, as_inputs, pick_device
 from tutelage.nets.networks import Factory, checked, describe, restore
-from tutelage.nets.pieces import Pieces, Source, laid
+from tutelage.nets.pieces import Pieces, Source, finite, laid, with_blank
 from tutelage.nets.products import as_products
 from tutelage.nets.storage import label_type, read_tensors, write_tensors
 from tutelage.nets.training import State, Training
 from tutelage.nets.warps import Warp
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.teachers.chunks import KIND, Chunks
+from tutelage.teachers.cleaning import classes, numeric
 from tutelage.teachers.engines import EngineName, Job, Material, Plan, choose, run
 from tutelage.teachers.fits import Fit
 
@@ -74,17 +76,17 @@ class Ensemble:
         `targets` are labels, or for networks with one output per pixel masks (records, *space) of zeros and ones or of
         shares in [0, 1]; these networks' inputs have their channels first. Both may be `Pieces`, which are read batch by batch.
 
-        A teacher's weights depend on `seed`, its number, its shard and the training alone: engines and chunks agree up
-        to the rounding of their sums, and one engine repeats itself exactly (on a CPU; a GPU's sums may differ in the
-        last bit from run to run).
+        No record is refused: an input that is not finite becomes 0, a label that is no class becomes class 0, and masks are
+        clipped. A shard may be empty: its network learns from one blank record, so that it is the same whatever others hold.
+
+        A teacher's weights depend on `seed`, its number, its own shard, the training and public sizes alone, never on the
+        records of other shards or on how many they are. Engines and chunks agree up to the rounding of their sums, and one
+        engine repeats itself exactly on a CPU (for a GPU see docs/theory/teachers.md).
         """
         training = training or Training()
         checked(factory)
         place = pick_device(device)
-        records = inputs if isinstance(inputs, Pieces) else as_inputs(inputs)
-        parts = tuple(torch.from_numpy(np.asarray(shard, dtype=np.int64)) for shard in shards)
-        check(records, targets, parts, training)
-        wanted = as_targets(factory(), records, targets, training)
+        records, wanted, parts = taken(factory, inputs, targets, shards, training)
         job = Job(factory=factory, training=training, seed=seed)
         state = {
             name: torch.zeros(len(parts), *tensor.shape, dtype=tensor.dtype) for name, tensor in factory().state_dict().items()
@@ -104,21 +106,27 @@ class Ensemble:
         plan = None
         if todo:
             material = Material(*laid(records, wanted, place), tuple(part.to(place) for part in parts))
-            plan = choose(engine, job, material, chunk=chunk, device=device)
+            asked = f"{engine}/{chunk}/{place.type}"
+            plan = folder.planned(asked) if folder else None
+            plan = plan or choose(engine, job, material, chunk=chunk, device=device)
+            if folder:
+                folder.note(asked, plan)
             log.info("%d teachers with engine %s, %d at a time (%s)", len(todo), plan.engine, plan.chunk, plan.reason)
-            for teachers, learned in run(plan, job, material, todo, tick=tick, bookmark=folder):
-                for name, tensor in learned.items():
-                    state[name][teachers] = tensor
-                if folder:
-                    folder.write(teachers, learned)
+            with _untimed():
+                for teachers, learned in run(plan, job, material, todo, tick=tick, bookmark=folder):
+                    for name, tensor in learned.items():
+                        state[name][teachers] = tensor
+                    if folder:
+                        folder.write(teachers, learned)
         trained = cls(factory, state, device=device, plan=plan)
         if folder:
-            folder.finish(state, trained.told)
+            folder.finish(state, trained.metadata)
         return trained
 
     def predict(self, inputs: Any, *, block: int | None = None, progress: Progress | None = None) -> np.ndarray:
         """Let every network label every input: (teachers, queries) of the narrowest integers, streamed in blocks.
 
+        A network whose weights are not finite still gives labels: class 0 where none of its scores is a number.
         `block` bounds the networks times inputs in flight; only the labels are kept.
         """
         queries, stacked = as_inputs(inputs), pick_device(self.device).type == "cuda"
@@ -129,7 +137,7 @@ class Ensemble:
                 raise RecipeError("`predict` must be asked of networks with classes. Got masks: see `probabilities`.")
             if labels is None:
                 labels = torch.empty((len(self), len(queries), *scores.shape[3:]), dtype=label_type(scores.shape[2]))
-            labels[some, part] = scores.argmax(dim=2).to(labels.dtype).cpu()
+            labels[some, part] = scores.nan_to_num().argmax(dim=2).to(labels.dtype).cpu()  # a network may have diverged
         return np.empty((len(self), 0), dtype=np.uint8) if labels is None else labels.numpy()
 
     def shares(self, inputs: Any, *, label: int, block: int | None = None, progress: Progress | None = None) -> np.ndarray:
@@ -143,7 +151,7 @@ class Ensemble:
         for some, part, scores in self.stream(queries, (block or SHARES) // width, width, progress=progress):
             if not 0 <= label < scores.shape[2] or scores.ndim > 3:
                 raise RecipeError(f"`label` must be a class of the networks, one per input. Got {label!r} instead.")
-            likely[some, part] = scores.float().softmax(dim=2)[..., label].cpu()
+            likely[some, part] = scores.float().softmax(dim=2)[..., label].nan_to_num().cpu()
         return likely.numpy()
 
     def probabilities(
@@ -161,7 +169,7 @@ class Ensemble:
         height = min(len(self), evaluations) if stacked else 1
         likely = torch.from_numpy(np.empty((len(self), len(queries), *space), dtype=dtype))
         for some, part, scores in self.stream(queries, height, max(1, evaluations // height), progress=progress):
-            likely[some, part] = scores[:, :, 0].float().sigmoid().to(likely.dtype).cpu()
+            likely[some, part] = scores[:, :, 0].float().sigmoid().nan_to_num().to(likely.dtype).cpu()
         return likely.numpy()
 
     def stream(
@@ -210,13 +218,13 @@ class Ensemble:
         return network
 
     @property
-    def told(self) -> dict[str, str]:
-        """Say in a file what it holds."""
+    def metadata(self) -> dict[str, str]:
+        """Describe the file: its kind, how many teachers, and the network."""
         return {"kind": KIND, "teachers": str(len(self)), "network": describe(self.factory)}
 
     def save(self, path: str | Path) -> None:
         """Write all networks to one safetensors file of stacked tensors."""
-        write_tensors(path, self.state, self.told, private=True)
+        write_tensors(path, self.state, self.metadata, private=True)
 
     @classmethod
     def load(cls, path: str | Path, *, factory: Factory | None = None, device: str = "auto") -> Ensemble:
@@ -236,13 +244,39 @@ def _asked(template: nn.Module, one: State, images: Tensor) -> Tensor:
     return functional_call(template, one, (images,), tie_weights=False)
 
 
+def taken(
+    factory: Factory, inputs: Any, targets: Any, shards: Iterable[Any], training: Training
+) -> tuple[Source, Source, tuple[Tensor, ...]]:
+    """Bring records and targets to what a network is trained on, and give every teacher at least one row of them."""
+    with np.errstate(all="ignore"):  # a number too large for a float32 would warn
+        records = inputs if isinstance(inputs, Pieces) else finite(as_inputs(inputs))
+    parts = tuple(torch.from_numpy(np.asarray(shard, dtype=np.int64)) for shard in shards)
+    check(records, targets, parts, training)
+    wanted = as_targets(factory(), records, targets, training)
+    if all(len(part) for part in parts):
+        return records, wanted, parts
+    blank = torch.tensor([len(records)])
+    return with_blank(records), with_blank(wanted), tuple(part if len(part) else blank for part in parts)
+
+
+@contextlib.contextmanager
+def _untimed() -> Iterator[None]:
+    """Keep the GPU's library from choosing kernels by timing them: what it times are private records."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = False
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
+
+
 def check(records: Source, targets: Any, shards: tuple[Tensor, ...], training: Training) -> None:
-    """Refuse material that cannot be trained on, without naming a value of it."""
+    """Refuse shapes and settings that cannot be trained on. No record's content is looked at: a refusal would be an output."""
     if len(records) != len(targets):
         raise DataError(f"`targets` must have one entry per record. Got {len(targets)} for {len(records)} records instead.")
-    if not shards or any(len(shard) == 0 for shard in shards):
-        raise RecipeError("`shards` must each hold at least one record. Got an empty one instead.")
-    if any(int(shard.max()) >= len(records) or int(shard.min()) < 0 for shard in shards):
+    if not shards:
+        raise RecipeError("`shards` must be one per teacher. Got none instead.")
+    if any(len(shard) and (int(shard.max()) >= len(records) or int(shard.min()) < 0) for shard in shards):
         raise RecipeError("`shards` must index the records that were given. Got an index outside of them instead.")
     bendable = (4, 5) if isinstance(training.augmentation, Warp) else (4,)
     if training.augmentation and records.ndim not in bendable:
@@ -267,26 +301,21 @@ def trial(network: nn.Module, records: Source) -> tuple[int, ...]:
 
 
 def as_targets(network: nn.Module, records: Source, targets: Any, training: Training) -> Source:
-    """Bring targets to what the network is measured by: labels to int64, masks to bytes 0 and 1 or to floats in [0, 1]."""
+    """Bring targets to what the network is measured by: labels to int64, masks to bytes 0 and 1 or to floats in [0, 1].
+
+    A label that is no class of the network becomes class 0. In masks what is not a number becomes 0, and the rest is clipped.
+    """
     answer = trial(network, records)
+    given = targets if isinstance(targets, Pieces) else numeric(targets)
     if len(answer) == 1 or answer[0] > 1:
-        array = np.asarray(targets)
-        labels = torch.from_numpy(array.astype(np.int64))
-        if len(labels) and not 0 <= int(labels.min()) <= int(labels.max()) < answer[0]:
-            raise DataError(
-                f"`targets` must be labels from 0 to {answer[0] - 1}, as the network has outputs. Got others instead."
-            )
-        return labels
-    given = targets if isinstance(targets, Pieces) else np.asarray(targets)
+        return torch.from_numpy(classes(given, answer[0]))
     if given.shape[1:] != answer[1:]:
         raise DataError(
             f"`targets` must be masks of shape {answer[1:]}, the network's answer to one input. Got {given.shape[1:]} instead."
         )
     if isinstance(training.augmentation, Augmentation):
         raise RecipeError("`augmentation` must be None or a Warp for masks, which bends them too. Got an Augmentation instead.")
-    parts = each(given.array) if isinstance(given, Pieces) else (given,)
-    if not all(0 <= part.min() <= part.max() <= 1 for part in parts if part.size):
-        raise DataError("`targets` must be masks of zeros and ones, or of shares between them. Got others instead.")
     if isinstance(given, Pieces):
-        return given
-    return torch.from_numpy(given.astype(np.float32 if np.issubdtype(given.dtype, np.floating) else np.uint8))
+        return replace(given, clip=True)
+    kept = np.clip(given, 0, 1).astype(np.float32 if np.issubdtype(given.dtype, np.floating) else np.uint8)
+    return finite(torch.from_numpy(kept))

@@ -1,4 +1,4 @@
-"""Which fit a file of teachers is of: all that their weights depend on."""
+"""Identify a fit by all that its weights depend on, so that a file of another one is refused."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LOOKED_AT = 64  # numbers of each tensor
 @final
 @dataclass(frozen=True)
 class Fit:
-    """Name a fit by a digest, and by how its network begins and what it then computes: what a network's name does not say.
+    """Identify a fit by a digest, and by its network's first weights and what it computes, which a network's name does not tell.
 
     The digest is exact. The numbers are compared up to `LIKE`: another CPU, or another number of threads, sums in another order,
     and a run may go on there.
@@ -53,8 +53,8 @@ class Fit:
         return cls(digest.hexdigest(), begins)
 
     @property
-    def told(self) -> dict[str, str]:
-        """Say it in a file's metadata."""
+    def metadata(self) -> dict[str, str]:
+        """Give what a file's metadata hold of it."""
         return {"fingerprint": self.digest, "begins": json.dumps(self.begins)}
 
     def wrote(self, metadata: Mapping[str, str]) -> bool:

@@ -1,7 +1,8 @@
-"""Teachers that are networks: one per shard, trained together, kept in one file. What they are asked for is left open."""
+"""Base of all teachers that are networks: one per shard, trained together, kept in one file."""
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from tutelage.nets.networks import Factory, checked
 from tutelage.nets.training import Training
 from tutelage.privacy.errors import DataError
 from tutelage.privacy.sealed import Sealed
+from tutelage.teachers import words
 from tutelage.teachers.engines import EngineName
 from tutelage.teachers.ensemble import Ensemble, Progress
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Networked(ABC):
-    """Hold how the networks are trained, and the networks."""
+    """Hold settings of the training, and the trained networks."""
 
     def __init__(
         self,
@@ -40,14 +42,14 @@ class Networked(ABC):
 
     @abstractmethod
     def usual(self) -> Training:
-        """Say how these teachers are trained where nothing else is said."""
+        """Give the training that is used where none was given."""
 
     @abstractmethod
     def fitting(self, private: Private) -> Factory:
         """Give the network for this data where none was given."""
 
     def suited(self, private: Private) -> Training:
-        """Say how this data is trained on: as was asked for, or as usual."""
+        """Give the training for data of this shape: as was asked for, or as usual."""
         return self.training
 
     @abstractmethod
@@ -55,7 +57,7 @@ class Networked(ABC):
         """Give every teacher's prediction for every input, sealed."""
 
     def material(self, private: Private, shards: Shards) -> tuple[Any, Any, Sequence[Any]]:
-        """Give inputs, targets, and which rows of them each teacher may read: one entry per shard, none empty."""
+        """Give inputs, targets, and which rows of them each teacher may read: one entry per shard, which may be empty."""
         return private.inputs, private.targets, shards.indices
 
     def fit(
@@ -78,6 +80,16 @@ class Networked(ABC):
             progress=progress,
         )
         return self
+
+    @property
+    def key(self) -> str:
+        """Describe class and settings, never data. Engine, device and chunk change no more than rounding and are left out."""
+        return json.dumps({"teachers": type(self).__name__, **self.settings()}, sort_keys=True)
+
+    def settings(self) -> dict[str, Any]:
+        """Give all that decides what a teacher learns from its shard, as plain values."""
+        chosen = "by the data's shape" if self.network is None else words.network(self.network)
+        return {"network": chosen, "training": words.plain(self.training), "asked": self.asked, "seed": self.seed}
 
     @property
     def ensemble(self) -> Ensemble:

@@ -1,8 +1,9 @@
-"""Networks that learned from private shards to look at one region of an image at a time, and choose the object's."""
+"""Teachers that are networks which judge one region of an image at a time, and choose the object's."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
@@ -12,6 +13,8 @@ from tutelage.nets.crops import CHANNELS, SIDE, SILHOUETTES, Crops, Cut, crops_o
 from tutelage.nets.networks import ConvNet, Factory
 from tutelage.nets.training import Training
 from tutelage.privacy.sealed import Sealed
+from tutelage.teachers import words
+from tutelage.teachers.cleaning import numbers
 from tutelage.teachers.engines import EngineName
 from tutelage.teachers.ensemble import Progress
 from tutelage.teachers.networked import Networked
@@ -22,6 +25,38 @@ if TYPE_CHECKING:
 
 USUAL = Training(steps=1600, batch=32, augmentation=SILHOUETTES)
 _TOGETHER = 250  # networks of a stack: a number that no private record moves
+
+
+@final
+@dataclass(frozen=True)
+class _Patient:
+    """Cut images; one on which the cut fails is cut as a blank one. Every image is cut on its own, so that no other changes."""
+
+    cut: Cut
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.cut.shape
+
+    @property
+    def regions(self) -> int:
+        return self.cut.regions
+
+    @property
+    def share(self) -> float:
+        return self.cut.share
+
+    def seeing(self, inputs: Any) -> Any:
+        try:
+            return self.cut.seeing(inputs)
+        except Exception:  # what it says may quote an image
+            given = np.array(inputs)
+        for image in given:
+            try:
+                self.cut.seeing(image[None])
+            except Exception:
+                image[...] = 0
+        return self.cut.seeing(given)
 
 
 @final
@@ -64,10 +99,15 @@ class RegionTeachers(Networked):
         return ConvNet(shape=(CHANNELS, self.side, self.side), classes=2)
 
     def material(self, private: Private, shards: Shards) -> tuple[Any, Any, Sequence[Any]]:
-        """Cut all images once; every teacher is given the crops of its own."""
-        said = [(np.arange(len(private.inputs)), private.targets)]
-        crops, [chosen] = crops_of(self.cut, private.inputs, said, side=self.side, device=self.device)
+        """Cut all images once; every teacher is given the crops of its own. What is not finite in an image becomes 0."""
+        inputs, targets = numbers(private.inputs), np.clip(numbers(private.targets), 0, 1)
+        said = [(np.arange(len(inputs)), targets)]
+        crops, [chosen] = crops_of(_Patient(self.cut), inputs, said, side=self.side, device=self.device)
         return crops.lessons((shard, chosen[shard]) for shard in shards.indices)
+
+    def settings(self) -> dict[str, Any]:
+        """Add how images are cut, and the size of a crop."""
+        return {**super().settings(), "cut": words.plain(self.cut), "side": self.side}
 
     def vote(self, inputs: Any, *, progress: Progress | None = None) -> Sealed:
         """Give every teacher's choice, sealed: (teachers, queries) numbers of regions, the last of which is none.

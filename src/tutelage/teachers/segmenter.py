@@ -1,4 +1,4 @@
-"""Networks that learned from private shards and say of every pixel how likely it is the object's."""
+"""Teachers that are networks with one output per pixel."""
 
 from __future__ import annotations
 
@@ -50,6 +50,10 @@ class Segmenter(Networked):
         """Give a U-Net of the images' size, or of the window's."""
         channels, *space = as_inputs(private.inputs[:1]).shape[1:]
         return UNet(shape=(channels, *looked_at(self.window, tuple(space))))
+
+    def settings(self) -> dict[str, Any]:
+        """Add the window."""
+        return {**super().settings(), "window": self.window}
 
     def material(self, private: Private, shards: Shards) -> tuple[Any, Any, Sequence[Any]]:
         """See every record of a shard through windows, side by side; the last ones end where the record ends.

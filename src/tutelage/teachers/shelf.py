@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import time
 from pathlib import Path
 from typing import Any, final
@@ -18,12 +19,13 @@ from tutelage.privacy.units import Shards
 
 Array = npt.NDArray[Any]
 KIND = "tutelage.estimators/1"
+FAILED = "failed.json"
 EVERY = 5.0  # seconds of work that a kill may cost
 
 
 @final
 class Shelf:
-    """Keep finished teachers under `private/`; every file says which fit it is of, and is refused by any other."""
+    """Keep finished teachers under `private/`. Every file holds its fit's fingerprint, and another fit refuses it."""
 
     def __init__(self, folder: str | Path, fingerprint: str) -> None:
         self.folder, self.fingerprint = Path(folder), fingerprint
@@ -34,7 +36,7 @@ class Shelf:
 
     def taken_up(self) -> dict[int, Any]:
         """Give the teachers that were finished before, by their number."""
-        for half in self.folder.glob(".*.skops.*"):  # of a life that was killed while it wrote
+        for half in self.folder.glob(".*.skops.*"):  # of a process that was killed while it wrote
             half.unlink()
         found: dict[int, Any] = {}
         for path in sorted(self.folder.glob("models-*.skops")):
@@ -51,7 +53,7 @@ class Shelf:
             self.write()
 
     def write(self) -> None:
-        """Put what waits on disk."""
+        """Write the teachers that are not on disk yet."""
         if not self._waiting:
             return
         numbers = sorted(self._waiting)
@@ -60,9 +62,30 @@ class Shelf:
         store_private(content, self.folder / f"models-{numbers[0]:06d}-{numbers[-1]:06d}.skops")
         self._waiting, self._due = {}, time.monotonic() + EVERY
 
+    def failed(self) -> dict[int, str]:
+        """Give the teachers of this fit that failed before, each with the type of its error."""
+        try:
+            content = json.loads((self.folder / FAILED).read_text(encoding="utf-8"))
+            known = content["fingerprint"] == self.fingerprint
+            return {int(teacher): str(kind) for teacher, kind in content["failed"].items()} if known else {}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return {}  # it only informs
+
+    def note(self, failed: dict[int, str]) -> None:
+        """Write which teachers failed, for the owner of the private data alone: whole or not at all."""
+        content = {"fingerprint": self.fingerprint, "failed": {str(teacher): failed[teacher] for teacher in sorted(failed)}}
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        beside = self.folder / f".{FAILED}.{os.getpid()}"
+        try:
+            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+                json.dump(content, file, indent=1)
+            beside.replace(self.folder / FAILED)
+        finally:
+            beside.unlink(missing_ok=True)
+
 
 def fingerprint(settings: dict[str, Any], private: Private, shards: Shards) -> str:
-    """Digest all that a teacher depends on: settings, records, shards."""
+    """Hash all that a teacher depends on: settings, records, shards."""
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
     for array in (private.inputs, private.targets, *shards.indices):
         given = np.ascontiguousarray(array)
