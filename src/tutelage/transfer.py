@@ -168,23 +168,27 @@ class _Walk:
         return answers, sanitised, model
 
     def judge(self, model: Model, answers: Any, *, controls: bool) -> dict[str, float]:
-        """Score the student on public test data, and what private data gives without noise under `private/`.
-
-        One private record could make such a control fail. It must not decide whether there is a release: the owner reads
-        of it under `private/`, and nobody else.
-        """
+        """Score the student on public test data, and what private data gives without noise under `private/`."""
         if self.test is None:
             return {}
         scores = self.task.scores(model, answers, self.test, self.other, self.say)
         if controls:
             given = (self.teachers, self.private, answers, self.test, self.other, self.folder, self.say)
-            self.folder.failed_controls.unlink(missing_ok=True)
-            try:
-                quietly("controls", lambda: self.task.controls(*given), ours=Error)
-            except Error as error:
-                self.folder.write_inside(self.folder.failed_controls, f"{error}\n")
+            _judge(self.folder, lambda: self.task.controls(*given))
             self.say("scoring the controls", 1, 1)
         return scores
+
+
+def _judge(folder: RunFolder, controls: Callable[[], None]) -> None:
+    """Score what only the owner of the data may know. A control that fails leaves no figure, and ends no run.
+
+    One private record could make it fail. It must not decide whether there is a release: the owner reads of it under `private/`.
+    """
+    folder.failed_controls.unlink(missing_ok=True)
+    try:
+        quietly("controls", controls, ours=Error)
+    except Error as error:
+        folder.write_inside(folder.failed_controls, f"{error}\n")
 
 
 def _begin(

@@ -218,8 +218,8 @@ def test_a_codec_of_other_settings_is_not_taken_up(tmp_path: Path) -> None:
     assert len(list(folder.root.parent.glob("codec-*.safetensors"))) == 4
 
 
-def test_a_recipe_takes_up_a_codec_only_with_its_book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What another recipe left before its book was opened is of other noise: only a book says whose it is."""
+def test_a_recipe_takes_up_a_codec_only_of_its_own_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another recipe left before its run began is of other noise: only a run that began says whose it is."""
     fitted: list[str] = []
     fields: dict[str, Any] = {"dim": 4, "activation": "ball", "norm": 1.0, "steps": 1, "batch": 1, "rate": 1.0, "widths": None}
     read, drawn = SimpleNamespace(**fields), Any
@@ -230,10 +230,8 @@ def test_a_recipe_takes_up_a_codec_only_with_its_book(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Autoencoder, "load", lambda *_, **__: (fitted.append("loaded"), made)[1])
     folder = RunFolder(tmp_path).create()
     recipe = SimpleNamespace(data=None, seed=0)
-    for book in (None, b"", b"a book"):
-        if book is not None:
-            folder.book.write_bytes(book)
-        coders._Builder(recipe, drawn, "cpu", folder.release)._network(read)  # type: ignore[arg-type]
+    for begun in (False, False, True):
+        coders._Builder(recipe, drawn, "cpu", folder.release, begun)._network(read)  # type: ignore[arg-type]
     assert fitted == ["fitted", "fitted", "loaded"]
 
 
