@@ -86,7 +86,7 @@ def test_only_chosen_questions_are_asked_each_once(tmp_path: Path) -> None:
     assert said == [("asking the teachers", done, 3) for done in (1, 2, 3)]
     assert about.account(curator, RunFolder(tmp_path)) is None
     assert about.lesson(answers) is answers
-    assert about.counts(answers) == {"released": 3, "reinforced": 0}
+    assert about.counts(answers) == {"released": 3, "distinct": 3, "reinforced": 0}
     assert not about.adaptive
 
 

@@ -26,7 +26,7 @@ def test_tables_are_scored_and_sealed(tmp_path: Path) -> None:
     assert figure > 0.9
     path = tmp_path / "run" / "private" / "strong.npy"
     assert path.stat().st_mode & 0o077 == 0
-    assert not list((tmp_path / "run" / "release").iterdir())
+    assert not list(RunFolder(tmp_path / "run").release.iterdir())
 
 
 def test_images_small_tables_and_one_class_are_left_alone(tmp_path: Path) -> None:
