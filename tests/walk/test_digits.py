@@ -35,7 +35,7 @@ RELEASED = {
     "student.skops",
 }  # fmt: skip
 KEPT = {
-    "book.sqlite", "book.sqlite.head", "controls.npy", "data.json", "data_dependent_epsilon.npy", "report.html", "run.json",
+    "book.sqlite", "book.sqlite.head", "book.sqlite.lock", "controls.npy", "data.json", "data_dependent_epsilon.npy", "report.html", "run.json",
     "run.lock", "teachers",
 }  # fmt: skip
 FIELDS = {
