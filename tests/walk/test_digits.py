@@ -35,8 +35,8 @@ RELEASED = {
     "student.skops",
 }  # fmt: skip
 KEPT = {
-    "book.sqlite", "book.sqlite.head", "book.sqlite.lock", "controls.npy", "data.json", "data_dependent_epsilon.npy", "report.html", "run.json",
-    "run.lock", "teachers",
+    "book.sqlite", "book.sqlite.head", "book.sqlite.lock", "controls.npy", "data.json", "data_dependent_epsilon.npy",
+    "report.html", "run.json", "run.lock", "teachers",
 }  # fmt: skip
 FIELDS = {
     "schema", "epsilon", "delta", "mu", "unit", "unit_teachers", "adjacency", "statement", "protects", "excepted", "quotes",
