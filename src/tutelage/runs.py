@@ -128,18 +128,29 @@ class RunFolder:
     @property
     def state(self) -> dict[str, Any]:
         """Read what the run keeps under `private/` about itself: its name in the ledger, which ledger, and its last head."""
-        return dict(read_json(self._state, "run.json")) if os.access(self._state, os.R_OK) else {}
+        if not os.access(self._state, os.R_OK):
+            return {}
+        state = read_json(self._state, "run.json", error=LedgerError)
+        kinds = {"run": str, "ledger": str | None, "length": int, "head": str}
+        if not (isinstance(state, dict) and set(state) == set(kinds) and all(isinstance(state[k], kinds[k]) for k in kinds)):
+            raise LedgerError("`run.json` must be what a run wrote about itself. Got another file instead.")
+        if "\0" in (state["ledger"] or ""):
+            raise LedgerError("`run.json` must name a ledger by its path. Got another text instead.")
+        return state
 
     def keep(self, ledger: Ledger, run: str) -> None:
         """Write down the name, the ledger and the ledger's head: a resumed run refuses a ledger that is older."""
-        place = None if self.own(ledger) == "own" else os.path.abspath(ledger.path)
+        place = None if self.is_own(ledger.path) else os.path.realpath(ledger.path)
         state = {"run": run, "ledger": place, "length": ledger.length, "head": ledger.head}
         self.write_inside(self._state, json.dumps(state, indent=2) + "\n")
 
     def own(self, ledger: Ledger) -> str:
         """Tell whether a ledger is the run's "own", which nobody else may open, or "shared"."""
-        mine = os.path.abspath(self.private / "book.sqlite")
-        return "own" if os.path.abspath(ledger.path) == mine else "shared"
+        return "own" if self.is_own(ledger.path) else "shared"
+
+    def is_own(self, place: Path) -> bool:
+        """Tell whether this is the place of the run's own ledger, under whatever name."""
+        return os.path.realpath(place) == os.path.realpath(self.private / "book.sqlite")
 
     @property
     def book(self) -> Path:
@@ -154,8 +165,10 @@ class RunFolder:
         known = [(state["length"], state["head"])] if state else []
         for place in (self.draft, self.published):
             if (place / "book.jsonl").is_file():
-                row = read_lines(place / "book.jsonl")[-1]
-                known.append((row.seq, row.hash))
+                rows = read_lines(place / "book.jsonl")
+                if not rows:
+                    raise LedgerError("`book.jsonl` must hold the rows of a ledger. Got an empty file instead.")
+                known.append((rows[-1].seq, rows[-1].hash))
         return known
 
     @property

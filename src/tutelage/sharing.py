@@ -24,12 +24,12 @@ def ledger_of(folder: RunFolder, budget: Budget, shared: str | os.PathLike[str] 
     """
     state, place = folder.state, folder.book
     if shared is not None:
-        given = Path(os.path.abspath(shared))
-        if state and given != Path(os.path.abspath(place)):
+        given, before = Path(os.path.realpath(shared)), Path(os.path.realpath(place))
+        if state and given != before and (before.exists() or not given.exists()):  # one that was moved is known by its rows
             raise LedgerError("`ledger` must be the one that this run was begun with. Got another instead.")
         place = given
         _check_outside(folder, place)
-    own = place == folder.private / "book.sqlite"
+    own = folder.is_own(place)
     with _alone(place), owned(place, budget, own=own, heads=folder.heads) as ledger:
         yield ledger
 
@@ -38,7 +38,8 @@ def ledger_of(folder: RunFolder, budget: Budget, shared: str | os.PathLike[str] 
 def _alone(place: Path) -> Iterator[None]:
     """Keep a second run off a ledger. The lock goes with the process, also when it is killed."""
     try:
-        lock = os.open(place.with_name(f"{place.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        real = Path(os.path.realpath(place))  # under whatever name: another one would have another lock
+        lock = os.open(real.with_name(f"{real.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise RecipeError(f"`ledger` must lie in a folder that can be written. Got «{error.strerror}» instead.") from None
     try:
@@ -68,7 +69,7 @@ def owned(place: Path, budget: Budget, *, own: bool = False, heads: list[tuple[i
 def _check_outside(folder: RunFolder, place: Path) -> None:
     """Refuse a ledger inside a release: it would be published."""
     for release in (folder.draft, folder.published):
-        if Path(os.path.abspath(release)) in place.parents:
+        if Path(os.path.realpath(release)) in place.parents:
             raise RecipeError("`ledger` must lie outside of the release. Got a place inside instead.")
 
 

@@ -99,9 +99,8 @@ def transfer(
     """Train a student on public data from the private teachers' noisy answers: labels, or masks where targets are masks.
 
     The noise is calibrated to the budget, unless the aggregation fixes it. `questions` chooses by public criteria alone which
-    public records are asked about; without it, the first `queries`. Where the aggregation asks in rounds, one with a method
-    `again` (students.questions.Uncertain) chooses each round by what the last student thinks. What a run that is resumed was
-    answered before is in the ledger and is not paid for again; if its plan has changed, the budget is quoted and not the cost.
+    public records are asked about; without it, the first `queries`. One with a method `again` chooses every round by what the
+    last student thinks. What a resumed run was answered before is not paid for again; under another plan it quotes the budget.
     `ledger` is a file that several runs on the same data share: its budget covers all of them. Without it the run has its own.
     `recipe` is the text of the recipe that this run carries out, to be released, and `purpose` its hash, which names the run in
     the ledger: runs of one name share answers. Without it the name is random. `pages` writes pages into the release.
@@ -127,7 +126,8 @@ def transfer(
     walk = _Walk(private, public, judged, teachers, student, learner, other, task, folder, say)
     with folder.locked(), ledger_of(folder, budget, ledger) as book:
         run = _name(folder, purpose)
-        curator = Curator(teachers, codec, mechanism, book, screen=screen, selection=selection, private=folder.private, salt=run)
+        steps = {"screen": screen, "selection": selection, "private": folder.private, "salt": _salt(run, parts)}
+        curator = Curator(teachers, codec, mechanism, book, **steps)
         plan = _plan(curator, task, how, questions, queries, public, student)
         about = _begin(folder, curator, run, task, private, parts, plan=plan, recipe=recipe, tuned_on=tuned_on, data=data)
         answers, sanitised, model = walk.learn(curator, parts)
@@ -236,6 +236,11 @@ def _name(folder: RunFolder, purpose: str) -> str:
 
 def _no_pages(folder: RunFolder) -> None:
     """Leave the release without a page."""
+
+
+def _salt(run: str, parts: Shards) -> str:
+    """Tell this run's answers from those of another run, and of the same one with another division."""
+    return json.dumps([run, parts.key])
 
 
 def _check_room(curator: Curator, run: str) -> None:

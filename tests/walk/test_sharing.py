@@ -172,3 +172,51 @@ def test_one_run_at_a_time_uses_a_ledger(tmp_path: Path, monkeypatch: pytest.Mon
     kinds = [row.body.get("run") for row in read_lines(out / "release" / "book.jsonl")]
     assert kinds.index("d") > kinds.index("c")
     assert "c" in kinds[kinds.index("d") :]  # one stands among the other's rows
+
+
+def test_another_name_of_a_ledger_is_the_same_ledger(tmp_path: Path) -> None:
+    ledger, link = tmp_path / "patients.sqlite", tmp_path / "link.sqlite"
+    owned(ledger, TWELVE).close()
+    link.symlink_to(ledger)
+
+    def meanwhile(what: str, done: int, total: int) -> None:
+        if what == "asking the teachers":
+            tiny_run(tmp_path / "b", purpose="b", ledger=link, budget=tt.Budget(4.0, 1e-5))
+
+    with pytest.raises(LedgerError, match="`ledger` must be used by one run at a time"):
+        tiny_run(tmp_path / "a", purpose="a", ledger=ledger, budget=tt.Budget(4.0, 1e-5), progress=meanwhile)
+
+
+def test_a_ledger_that_was_moved_is_known_by_its_rows(tmp_path: Path) -> None:
+    ledger, place = tmp_path / "patients.sqlite", tmp_path / "elsewhere"
+    owned(ledger, TWELVE).close()
+    given: dict[str, Any] = {"purpose": "a", "budget": tt.Budget(4.0, 1e-5)}
+    tiny_run(tmp_path / "a", ledger=ledger, **given)
+    place.mkdir()
+    for file in tmp_path.glob("patients.sqlite*"):
+        file.rename(place / file.name)
+    again = tiny_run(tmp_path / "a", ledger=place / ledger.name, resume=True, **given)
+    assert verify(again.folder).quotes == "cost"
+    owned(tmp_path / "other.sqlite", TWELVE).close()
+    for file in place.glob("patients.sqlite*"):
+        file.unlink()
+    with pytest.raises(LedgerError):
+        tiny_run(tmp_path / "a", ledger=tmp_path / "other.sqlite", resume=True, **given)
+
+
+@pytest.mark.parametrize("state", ["[]", '{"run": 5}', '{"run": "a", "ledger": 5, "length": 1, "head": "x"}',
+                                   '{"run": "a", "ledger": "a\\u0000b", "length": 1, "head": "x"}', "{"])  # fmt: skip
+def test_a_damaged_state_ends_in_one_line(tmp_path: Path, state: str) -> None:
+    outcome = tiny_run(tmp_path / "run")
+    (tmp_path / "run" / "private" / "run.json").write_text(state)
+    with pytest.raises(LedgerError):
+        tiny_run(tmp_path / "run", resume=True)
+    with pytest.raises(LedgerError):
+        verify(outcome.folder)
+
+
+def test_an_empty_export_ends_in_one_line(tmp_path: Path) -> None:
+    outcome = tiny_run(tmp_path / "run")
+    outcome.folder.exported_book.write_text("")
+    with pytest.raises(LedgerError, match="must hold the rows of a ledger"):
+        tiny_run(tmp_path / "run", resume=True)

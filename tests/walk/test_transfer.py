@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import tutelage as tt
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.errors import LedgerError, RecipeError
-from tutelage.privacy.ledger import Ledger
+from tutelage.privacy.ledger import Ledger, read_lines
 from tutelage.privacy.sealed import quietly
 from tutelage.privacy.units import Adjacency
 from tutelage.runs import CONTROLS, RunFolder
@@ -311,3 +312,66 @@ class First:
 
     def vote(self, inputs: np.ndarray) -> tt.Sealed:
         return tt.Sealed(np.tile(np.arange(len(inputs)) % 2, (self.count, 1)))
+
+
+class Shuffling(First):
+    """Teachers that shuffle their records with the process's generator, as somebody's own might."""
+
+    def fit(self, private: tt.Private, shards: tt.Shards, *, progress: Any = None) -> Any:
+        for shard in shards.indices:
+            np.random.permutation(len(shard))  # noqa: NPY002
+        return super().fit(private, shards)
+
+
+class Drawing:
+    """A student that draws from the process's generator, as scikit-learn does without a seed."""
+
+    def fit(self, public: tt.Public, labels: np.ndarray) -> Drawing:
+        self.begin = float(np.random.random())  # noqa: NPY002
+        return self
+
+    def predict(self, inputs: np.ndarray) -> np.ndarray:
+        return np.zeros(len(inputs), dtype=np.int64)
+
+    def save(self, path: Path) -> Path:
+        path.with_suffix(".npz").write_bytes(np.float64(self.begin).tobytes())
+        return path
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_how_many_records_a_unit_has_moves_no_student(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: bool) -> None:
+    if twin:
+        monkeypatch.setattr("tutelage.privacy.sealed.put_back", nullcontext)
+    begun = []
+    for records in (1, 40):
+        inputs, targets = tiny.clouds(120, 0)
+        units = [*range(120), *[7] * (records - 1)]
+        private = tt.Private.of(
+            np.concatenate([inputs, inputs[[7] * (records - 1)]]), np.concatenate([targets, targets[[7] * (records - 1)]]),
+            units=np.asarray(units), roster=tt.Roster.places(120),
+        )  # fmt: skip
+        np.random.seed(0)  # noqa: NPY002
+        pool, truth = tiny.clouds(60, 1)
+        outcome = tt.transfer(
+            private, tt.Public.of(pool, truth), teachers=Shuffling(), student=Drawing, codec=tt.Votes(3),
+            budget=tt.Budget(8.0, 1e-5), shards=10, queries=30, out=tmp_path / f"{records}",
+        )  # fmt: skip
+        begun.append((outcome.folder.release / "student.npz").read_bytes())
+    assert (begun[0] == begun[1]) is not twin
+
+
+def test_another_division_is_not_given_the_answers_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        kill_after(patch, 5)
+        with pytest.raises(Killed):
+            tiny_run(tmp_path / "run", seed=0)
+    outcome = tiny_run(tmp_path / "run", seed=1, resume=True)
+    charged = {row.body["run"]: 0 for row in outcome_rows(outcome) if row.kind == "release"}
+    assert charged
+    released = sum(row.body["count"] for row in outcome_rows(outcome) if row.kind == "release")
+    assert released > outcome.guarantee["labels"]["released"]  # those of the first division stay in the ledger, unused
+    assert outcome.guarantee["quotes"] == "budget"
+
+
+def outcome_rows(outcome: tt.Outcome) -> list[Any]:
+    return read_lines(outcome.folder.exported_book)

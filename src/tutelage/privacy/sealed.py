@@ -12,6 +12,7 @@ from typing import Any, NoReturn, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.privacy.chance import put_back
 from tutelage.privacy.errors import DataError, Error, PrivacyError, Unsealed
 from tutelage.privacy.files import reading
 
@@ -50,7 +51,8 @@ class Sealed:
     def map(self, step: Callable[[Any], Any]) -> Sealed:
         """Apply a step inside the seal. Its own error message may quote private values, so it is withheld."""
         try:
-            return Sealed(step(self.__value))
+            with put_back():
+                return Sealed(step(self.__value))
         except PrivacyError as error:
             raise error.with_traceback(None) from None  # the step's frames hold private values
         except Exception as error:
@@ -116,10 +118,12 @@ class Sealed:
 def quietly(what: str, step: Callable[[], T], *, ours: type[Error] = PrivacyError) -> T:
     """Run a step that holds private values. Of its failure only our own words get out, or its type and its place in the code.
 
-    None of its frames do: they hold values. A file's name and a line hold none.
+    None of its frames do: they hold values. A file's name and a line hold none. The process's random generators stay where they
+    were.
     """
     try:
-        return step()
+        with put_back():
+            return step()
     except ours as error:
         raise error.with_traceback(None) from None
     except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 from zipfile import BadZipFile
@@ -30,11 +31,10 @@ def learned(
     hashed = hashlib.sha256(manner.encode()).hexdigest()[:12]
     path = folder.release / f"{name}-{hashed}.npz"
     if not path.exists():
-        if _answered(folder):
+        if answered(folder):
             raise RecipeError(
                 "`out` must hold answers about this pool, seed and these settings. Got answers about others instead."
             )
-        forgotten(folder, name)
         beside = folder.release / f".{name}-{hashed}.{os.getpid()}.npz"
         np.savez_compressed(beside, **learn())
         with contextlib.suppress(FileExistsError):  # another start was faster: what it asks about stays as it is
@@ -47,14 +47,15 @@ def learned(
         raise DataError(f"`{path.name}` must be what this run learned. Got a damaged file instead.") from None
 
 
-def forgotten(folder: RunFolder, name: str) -> None:
-    """Remove what an earlier start learned that never asked: its pool may not be this one, and a release holds nothing else."""
-    if not _answered(folder):
-        for stale in folder.release.glob(f"{name}-*.npz"):
-            stale.unlink()
+def begin_anew(folder: RunFolder) -> None:
+    """Empty the draft of a run that was never charged: what it learned may be of another pool, private by mistake."""
+    if answered(folder) or (folder.state and not folder.holds_book):  # a ledger that is lost is refused later, and loses nothing
+        return
+    for path in folder.draft.iterdir():
+        shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
 
-def _answered(folder: RunFolder) -> bool:
+def answered(folder: RunFolder) -> bool:
     """Tell whether this run was charged for anything."""
     if not folder.holds_book or not folder.book.stat().st_size:
         return False

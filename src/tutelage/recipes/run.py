@@ -18,8 +18,8 @@ from tutelage.privacy.bounds import Bound, OneHot
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.recipes import codecs, coders, learners, linear, sets
 from tutelage.recipes.beginnings import Beginnings
-from tutelage.recipes.laid import NAME, laid
-from tutelage.recipes.learned import forgotten
+from tutelage.recipes.laid import laid
+from tutelage.recipes.learned import answered, begin_anew
 from tutelage.recipes.recipe import Recipe, parse, with_roster
 from tutelage.recipes.sections import unknown
 from tutelage.recipes.written import written
@@ -63,10 +63,9 @@ def run(
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
         with folder.locked():
             folder.reopen()
+            begin_anew(folder)
     told = origin.told()
-    if recipe.alignment is None:
-        forgotten(folder, NAME)
-    else:
+    if recipe.alignment is not None:
         settings = recipe.alignment.model_dump(exclude_none=True)
         public, told["alignment"] = laid(public, settings, folder, device=device, progress=progress)
         told["hashes"]["moved"] = public.sha256
@@ -134,7 +133,7 @@ def _learners(
 
 def _codec(recipe: Recipe, public: Public, folder: RunFolder, *, device: str) -> Any:
     if recipe.about_masks:
-        return coders.codec(recipe, public, device=device, kept=folder.release, begun=bool(folder.state))
+        return coders.codec(recipe, public, device=device, kept=folder.release, begun=answered(folder))
     return linear.codec(recipe, classes(recipe)) if linear.chosen(recipe) else Votes(classes(recipe))
 
 
