@@ -319,7 +319,7 @@ def test_the_page_of_an_older_choice_does_not_call_it_fair(runs: dict[str, RunFo
 
 def test_headings_promise_no_stage_that_is_not_shown(runs: dict[str, RunFolder], tmp_path: Path) -> None:
     page = mask_page(masked(tmp_path, (9, 8), truth=False, behind=False), runs)
-    assert "<h2>What was let out, and the student</h2>" in page
+    assert "<h2>What was released, and the student</h2>" in page
     assert "<h2>Answers and student, image by image</h2>" in page
     assert "without noise, and ε does not cover it" not in page
     assert "Below each mask" not in page
@@ -369,6 +369,6 @@ def test_counts_that_differ_are_explained() -> None:
 
 
 def test_what_is_behind_the_door_is_shown_for_a_reason() -> None:
-    assert "it stays inside" in plain.behind({}, inside=True)
+    assert "they stay inside" in plain.behind({}, inside=True)
     assert "declared to be public" in plain.behind({"data": None}, inside=False)
     assert "“scenes”, are public anyway" in plain.behind({"data": {"set": "scenes", "published": True}}, inside=False)

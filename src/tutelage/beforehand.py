@@ -25,7 +25,7 @@ from tutelage.runs import RunFolder
 
 
 def check(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any, queries: int) -> None:
-    """Refuse what is not of its kind, data that the budget does not speak about, and a codec for other targets."""
+    """Refuse arguments of a wrong kind, data of another unit than the budget's, and a codec for other targets."""
     check_kinds(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget)
     check_fit(private, public, budget, queries, codec)
     check_codec(codec, private)
@@ -36,7 +36,7 @@ _BEGUN = ("release", "run.lock", "book.sqlite.lock", "scans")
 
 
 def check_place(out: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = ()) -> None:
-    """Refuse to write a run into a folder of other things, or where `data` lies: it would change the mode of what is there."""
+    """Refuse to write a run into a folder of other things or of `data`: it would change the mode of what is there."""
     folder, place = RunFolder(out), Path(out).resolve()
     for other in (Path(one).resolve() for one in data):
         if place == other or other in place.parents or place in other.parents:
@@ -72,7 +72,7 @@ def check_kinds(private: Any, public: Any, test: Any, *, teachers: Any, student:
 
 
 def check_fit(private: Private, public: Public, budget: Budget, queries: int, codec: Any) -> None:
-    """Refuse data that the budget does not speak about, and more questions than there are records."""
+    """Refuse data of another unit than the budget's, and more questions than there are records."""
     rounds = isinstance(codec, Corrections)  # no records are asked about: there may be as many as one likes
     if not (isinstance(queries, int) and queries >= 1 and (rounds or queries <= len(public))):
         raise RecipeError(f"`queries` must be between 1 and the public pool's {len(public)} records. Got {queries!r} instead.")

@@ -322,7 +322,7 @@ def _check_recipe(digest: str | None, release: Path, files: frozenset[str]) -> N
 
 
 def unbound(claim: dict[str, Any], files: frozenset[str]) -> tuple[str, ...]:
-    """List what stands in a release on the word of whoever made it; the manifest's hash alone holds it."""
+    """List what cannot be checked in a release: only the manifest's hash binds it."""
     listed = [
         "that everything went through the curator, and that no second ledger exists for the same data",
         "that shards were divided as `shards` says, and that ids stand for different units",

@@ -46,7 +46,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs in
 
 
 def main() -> None:
-    """Run the command line; every failure becomes one message: exit code 2 for what the caller can mend, 1 for the rest."""
+    """Run the command line; every failure becomes one message: exit code 2 for what the caller can correct, 1 for the rest."""
     try:
         app()
     except Error as error:

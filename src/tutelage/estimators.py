@@ -254,7 +254,7 @@ class Regressed:
 
 @final
 class Fitted:
-    """Hold a fitted model and what it takes: whoever reads it gives inputs as the public pool's were, or raw bytes of images."""
+    """Hold a fitted model and the inputs it takes: inputs as the public pool's, or raw bytes of images."""
 
     def __init__(self, model: Any, accepted: Accepted) -> None:
         self.model, self.accepted = model, accepted.plain()
@@ -283,7 +283,7 @@ def flat(inputs: npt.ArrayLike) -> Array:
 
 
 def store(model: Any, path: Path) -> None:
-    """Write a fitted scikit-learn model without pickle: equal models are equal files, whoever writes them, and when."""
+    """Write a fitted scikit-learn model without pickle: equal models give equal files."""
     import skops.io
 
     write_whole(path, _plain(skops.io.dumps(model)))

@@ -73,7 +73,7 @@ def show_verdicts(titles: list[str], verdicts: list[Any], together: Any) -> None
         made.add_row("head", verdict.head)
         made.add_row("SHA-256 of the manifest", verdict.manifest)
         console().print(made)
-        say("Not checked, on the word of whoever made the release:")
+        say("Not checked: for these you have to trust the maker of the release:")
         for word in verdict.unbound:
             say(f"  {word}")
         if not verdict.against_private_book:

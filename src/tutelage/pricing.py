@@ -18,7 +18,7 @@ from tutelage.rounding import percent
 
 
 def price_recipe(path: Path, epsilon: float | None, records: int | None, *, as_json: bool = False) -> None:
-    """Print what a recipe would let out, and what that costs; no data is read."""
+    """Print what a recipe would release, and what that costs; no data is read."""
     from tutelage.recipes.run import bound as bound_of
     from tutelage.recipes.shelf import taken
 

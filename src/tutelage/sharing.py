@@ -74,7 +74,7 @@ def _check_outside(folder: RunFolder, place: Path) -> None:
 
 
 def _check_budget(budget: Budget, whole: Budget) -> None:
-    """Refuse a run that the ledger does not speak about, or that may spend more than all runs together."""
+    """Refuse a run whose unit, δ or neighbours are not the ledger's, or whose ε is larger than the ledger's."""
     for name in ("delta", "unit", "adjacency"):
         if getattr(budget, name) != getattr(whole, name):
             raise LedgerError(f"`{name}` must be the ledger's, {getattr(whole, name)}. Got {getattr(budget, name)} instead.")

@@ -248,8 +248,8 @@ def _check_room(curator: Curator, run: str) -> None:
     book = curator.ledger
     if book.length > 1 and run not in {name for name, _ in book.starts()} and curator.affordable() < 1:
         raise BudgetExceeded(
-            f"the ledger must hold at least one more answer within ε = {book.budget.epsilon:g}. "
-            "Got one that other runs have used up instead; nothing was read."
+            f"the ledger must have room for at least one more answer within ε = {book.budget.epsilon:g}. "
+            "Got a budget that other runs have used up instead; nothing was read."
         )
 
 

@@ -77,7 +77,7 @@ class Verdict:
     manifest: str  # SHA-256 of the manifest, which binds every released file: to compare with what the custodian noted
     accountant: str
     against_private_book: bool  # False where only release/ was at hand
-    unbound: tuple[str, ...]  # what stands in the release on the word of whoever made it
+    unbound: tuple[str, ...]  # what in the release cannot be checked
 
 
 @final
@@ -243,7 +243,7 @@ def _check_figures(
 
 
 def _rate(epsilon: float, delta: float, fpr: float) -> float:
-    """Bound an attacker's true-positive rate by one (ε, δ): whoever is in the data can be missed as well as found."""
+    """Bound an attacker's true-positive rate by one (ε, δ), from both of its inequalities."""
     return min(1.0, math.exp(min(epsilon, 700.0)) * fpr + delta, 1 - math.exp(-epsilon) * (1 - delta - fpr))
 
 

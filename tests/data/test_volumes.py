@@ -357,8 +357,11 @@ def test_the_folder_says_whose_brats_scans_they_are(tmp_path: Path) -> None:
     [
         ("organ_000,Ann\norgan_001,Ben\n", "1 scans that it does not name, numbers 3 of the sorted folder, instead"),
         ("organ_000,Ann\norgan_001,Ben\norgan_002,Ann\norgan_003,Cid\n", "list scans that are there. Got 1 lines without"),
-        ("organ_000,Ann\norgan_000,Ben\norgan_001,Ben\norgan_002,Ann\n", "other or repeated lines"),
-        ("organ_000,Ann\norgan_001\norgan_002,Ann\n", "other or repeated lines"),
+        (
+            "organ_000,Ann\norgan_000,Ben\norgan_001,Ben\norgan_002,Ann\n",
+            "Got 1 lines of another form",
+        ),
+        ("organ_000,Ann\norgan_001\norgan_002,Ann\n", "Got 1 lines of another form"),
     ],
 )
 def test_a_public_list_of_patients_is_whole_or_refused(tmp_path: Path, lines: str, got: str) -> None:

@@ -300,7 +300,7 @@ def test_a_budget_is_a_budget(epsilon: float, delta: float) -> None:
 
 
 def test_a_missing_book_needs_a_budget(path: Path) -> None:
-    with pytest.raises(LedgerError, match="`path` must be an existing book when no budget is given"):
+    with pytest.raises(LedgerError, match="`path` must be an existing ledger where no budget is given"):
         Ledger(path)
     assert not path.exists()
 

@@ -345,8 +345,8 @@ def test_volumes_are_divided_by_patients(decathlon: Callable[[int], Path], tmp_p
     scores = json.loads(done.folder.scores.read_text(encoding="utf-8"))
     assert not set(STAGES) & set(scores)  # a folder may hold anything: what was computed without noise stays inside
     page = report(done.folder)
-    assert "behind the door" not in page.report.read_text(encoding="utf-8")
-    assert "behind the door" in page.inside_report.read_text(encoding="utf-8")
+    assert "private: without noise" not in page.report.read_text(encoding="utf-8")
+    assert "private: without noise" in page.inside_report.read_text(encoding="utf-8")
     assert "cut through the middle" in page.report.read_text(encoding="utf-8")
     moved = folder.rename(tmp_path / "renamed")
     again = run(parse(text), tmp_path / "run", data=moved, public_data=True, device="cpu", engine="sequential", resume=True)

@@ -257,8 +257,11 @@ def test_a_release_is_read_without_being_written(first: Path, tmp_path: Path) ->
     report(tmp_path / "alone", out=tmp_path / "page.html")
     assert not [path for path in written if str(tmp_path / "alone") in path]
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "alone").rglob("*")} == before
-    with pytest.raises(RecipeError, match="`out` must be a file where the release is here alone"):
+    with pytest.raises(RecipeError, match="`out` must be a file where RUN is a release without"):
         report(tmp_path / "alone")
+    with pytest.raises(RecipeError, match="`out` must be outside of the release"):
+        report(tmp_path / "alone", out=tmp_path / "alone" / "page.html")
+    verify(tmp_path / "alone")
 
 
 def test_a_run_on_a_disk_that_cannot_be_written_is_verified(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ def test_two_recipes_share_a_budget_and_the_second_ends_where_it_ends(pair: tupl
     ledger, one, two = pair
     assert one.guarantee["labels"]["released"] == 20
     assert 0 < two.guarantee["labels"]["released"] < 20  # alone it would have had its 20
-    with pytest.raises(BudgetExceeded, match="Got one that other runs have used up instead; nothing was read"):
+    with pytest.raises(BudgetExceeded, match="Got a budget that other runs have used up instead; nothing was read"):
         run(recipe("three"), ledger.parent / "three", ledger=ledger)
     assert not RunFolder(ledger.parent / "three").finished
     found = summary(ledger)

@@ -9,7 +9,7 @@ from tutelage.privacy.units import Adjacency
 
 
 def check_unit(private: Private, budget: Budget) -> None:
-    """Refuse data whose unit the book does not speak about, and units that stand in several places."""
+    """Refuse data whose unit is not the ledger's, and units that are in several places."""
     if private.unit != budget.unit.name:
         raise RecipeError(f"`unit` of the budget must be the data's, {private.unit!r}. Got {budget.unit.name!r} instead.")
     if budget.unit.teachers != 1:  # a unit's records lie together here: one gradient, one update

@@ -29,7 +29,7 @@ def taking_part(units: int, size: int) -> Tensor:
     """Draw who takes part, anew and in secret; everyone, each in its place, where nobody is left out."""
     if size == units:
         return torch.arange(units)
-    # From the operating system: on a CPU torch keeps 32 bits of a seed, and whoever tries them all knows who was drawn.
+    # From the operating system: torch keeps 32 bits of a seed on a CPU, so that all can be tried, and the draw found.
     # As drawn, not sorted: the proof puts another unit in the place of one, which must leave the others theirs, and their views.
     return torch.tensor(SystemRandom().sample(range(units), size))
 
@@ -49,7 +49,7 @@ class Cohort:
         """Read the records. Whoever calls this has charged for it."""
         size = places(private)
         assert private.roster is not None
-        home = private.roster.find(private.units)  # -1: on nobody's place, and left out
+        home = private.roster.find(private.units)  # -1: not on the roster, left out
         order = np.argsort(home, kind="stable")[(home < 0).sum() :]
         counts = np.bincount(home[home >= 0], minlength=size)
         inputs, targets = as_inputs(private.inputs), _targets(private.targets)
@@ -106,7 +106,7 @@ def check_distortion(augmentation: Distortion | None, *, masks: bool) -> None:
 def checked(private: Private, network: nn.Module) -> Private:
     """Refuse before the charge targets of a kind or size that no loss can be taken of; leave out records of no class.
 
-    Kinds and sizes are public. No record has been through the network: an error in here may speak.
+    Kinds and sizes are public, and no record has been through the network yet: a message may say what is wrong.
     """
     place = next(network.parameters()).device
     blank = as_inputs(np.zeros((1, *private.inputs.shape[1:]), np.uint8))

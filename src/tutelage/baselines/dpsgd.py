@@ -100,7 +100,7 @@ class DPSGD:
     def _trained(self, network: nn.Module, cohort: Cohort, event: Step, progress: Progress | None) -> dict[str, Tensor]:
         place = next(network.parameters()).device
         descent = Descent(self, network, sigma=(event.event if isinstance(event, Sampled) else event).sigma)
-        views = torch.Generator().manual_seed(self.seed)  # whoever a place holds, it sees the same distortions
+        views = torch.Generator().manual_seed(self.seed)  # the distortions of a place do not depend on who is there
         size = batch(self.rate, len(cohort))
         mean = {name: tensor.detach().clone() for name, tensor in network.state_dict().items()}
         for done in range(1, self.steps + 1):

@@ -126,7 +126,7 @@ class Clients:
         self.plan, self.network = plan, network
         self.place = next(network.parameters()).device
         self.cohort = Cohort.of(private, device=self.place)
-        self.public = torch.Generator().manual_seed(plan.seed)  # whoever a place holds, it sees the same distortions
+        self.public = torch.Generator().manual_seed(plan.seed)  # the distortions of a place do not depend on who is there
 
     def changes(self, weights: Tensor, count: int) -> Sealed:
         """Let `count` clients train from these weights: (clients, 1, dimension), all held at once (280 MB for 200 × 350,000)."""

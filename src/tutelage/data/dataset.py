@@ -86,8 +86,8 @@ class Private:
     def labelled(self, classes: int) -> Private:
         """Leave out the records whose label is no whole number from 0 to `classes` − 1: they stay in no shard, with label 0."""
         if self.targets.ndim != 1 or self.targets.dtype.kind not in "biuf":
-            got = f"kind {self.targets.dtype.kind!r} and rows of shape {self.targets.shape[1:]}"
-            raise DataError(f"`targets` must be one number per record where teachers vote. Got {got} instead.")
+            got = f"numbers of shape {self.targets.shape[1:]} each" if self.targets.dtype.kind in "biuf" else "no numbers"
+            raise DataError(f"`targets` must be one number per record (0, 1, 2, ...) where teachers vote. Got {got} instead.")
         labels = self.targets if self.targets.dtype.kind == "f" else self.targets.astype(np.int64)
         known = (labels >= 0) & (labels < classes) & (np.floor(labels) == labels)
         notes = Counter(self.notes) + Counter({_UNLABELLED: int((~known & (self.units != "")).sum())})

@@ -70,7 +70,7 @@ def read_folder(
 ) -> Records:
     """Read every image, sorted by path: (records, channels, height, width); `size` is (height, width) to resize to.
 
-    With `private` every record has the id of its unit. An image that cannot be read is then a blank without an id: nobody's; a
+    With `private` every record has the id of its unit. An image that cannot be read is then a blank without an id, in no shard; a
     class may have no folder, and a link to a place inside this folder is no second record.
     """
     root = Path(directory)

@@ -35,13 +35,13 @@ _BYTES = 1 << 24  # read at a time
 def refuse(private: Private, public: Public, test: Public | None) -> None:
     """Refuse a pool or a test part that holds a private record: both are shown to everybody.
 
-    The message gives no place: `copies` does, for whoever has the data.
+    The message gives no place. `copies` does.
     """
     for name, data in (("public", public), ("test", test)):
         if data is not None and len(copies(data.inputs, private.inputs)):
             raise DataError(
-                f"`{name}` must hold no record of `private`, in whatever form. Got a copy instead; "
-                f"`tutelage.data.overlap.copies({name}.inputs, private.inputs)` says where, to whoever has both."
+                f"`{name}` must hold no record of `private`, in whatever form. Got a copy instead: take it out of `{name}`; "
+                f"`tutelage.data.overlap.copies({name}.inputs, private.inputs)` gives its place."
             )
 
 

@@ -317,14 +317,14 @@ def _nibabel() -> Any:
 
 
 def _load(path: Path, what: str) -> tuple[Array, Array]:
-    """Read a volume, its axes turned to right, front and up, and where it lies: (4, 4)."""
+    """Read a volume, its axes turned to right, front and up, and its affine map (4, 4)."""
     nibabel = _nibabel()
     try:
         image = nibabel.as_closest_canonical(_opened(nibabel, path))
         with np.errstate(over="ignore", invalid="ignore"):  # what single precision cannot hold is no finite number then
             return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
     except Exception as error:  # nibabel, gzip and the file system each raise their own, most of which name the file
-        raise DataError(f"Every file must be NIfTI. Got {type(error).__name__} for {what} instead.") from None
+        raise DataError(f"Every file must be readable NIfTI. Got {type(error).__name__} for {what} instead.") from None
 
 
 def _opened(nibabel: Any, path: Path) -> Any:
@@ -358,7 +358,7 @@ def _folder(directory: Path | str) -> Path:
 
 
 def _told(number: int, source: str) -> str:
-    """Say which scan it is, without its name, so that whoever has the folder finds it."""
+    """Give a scan's number in place of its name: the owner of the folder finds it by that."""
     told = f"scan {number} of {source!r}"
     return f"{told} (in alphabetical order, counted from 1)" if number else f"a scan of {source!r} without a number"
 
@@ -444,7 +444,10 @@ def _list(root: Path) -> dict[str, str]:
     rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
     owners = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
     if len(owners) < len(rows):
-        raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got other or repeated lines instead.")
+        raise DataError(
+            f"`{_PATIENTS}` must have one line name,patient for every scan, and no others. "
+            f"Got {len(rows) - len(owners)} lines of another form, or for a scan that has one already, instead."
+        )
     return owners
 
 

@@ -1,4 +1,4 @@
-"""The door: the one place where something learned from private data becomes public."""
+"""The curator: the one place where answers of private teachers become public."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Curator:
         return self.decode(self.codes(asked, baseline=baseline), asked)
 
     def codes(self, inputs: npt.ArrayLike, *, baseline: npt.ArrayLike | None = None) -> Array:
-        """Give what was let out, before it is decoded: one code per input, for a student that learns from codes."""
+        """Give released codes before they are decoded, one per input, for a student that learns from codes."""
         asked = _valid_inputs(inputs)
         expected = self._expected(baseline, len(asked))
         if not len(asked):

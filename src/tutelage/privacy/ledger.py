@@ -1,4 +1,4 @@
-"""The book: a budget, and a write-ahead record of everything that was let out.
+"""The ledger: a budget, and a write-ahead record of everything that was released.
 
 A charge is committed and synced to disk before a private value is read; what was released is committed before it is handed
 over. So a crash can waste budget and never hide a release, and asking the same question again costs nothing. Rows are
@@ -220,7 +220,7 @@ class Ledger:
 
     @property
     def head(self) -> str:
-        """Give the newest row's hash: whoever keeps it can tell later whether rows are missing."""
+        """Give the newest row's hash. Keep it: later it shows whether rows are missing."""
         with self._guarded():
             return self._last()[1]
 
@@ -259,7 +259,7 @@ class Ledger:
         existed = self._place.found()
         if not existed and (known or budget is None):
             check_heads([], known)
-            raise LedgerError(f"`path` must be an existing book when no budget is given. Got {self.path.name} instead.")
+            raise LedgerError(f"`path` must be an existing ledger where no budget is given. Got {self.path.name} instead.")
         self._db = sqlite3.connect(self._place.path, timeout=0.1, isolation_level=None)
         try:
             if not existed:  # SQLite gives the files beside a database the database's own mode
@@ -311,7 +311,7 @@ class Ledger:
         return str(self._db.execute("PRAGMA journal_mode").fetchone()[0])
 
     def _checkpoint(self) -> None:
-        """Copy what lies in the write-ahead log into the database, as far as other connections let it."""
+        """Copy the write-ahead log into the database, as far as other connections allow."""
         self._db.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
     @contextmanager

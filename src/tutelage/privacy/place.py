@@ -1,4 +1,4 @@
-"""Where a ledger lies: one file under one name, that stays there while it is in use.
+"""The place of a ledger: one file under one name, that stays there while it is in use.
 
 SQLite goes on writing to a file that was deleted, moved or replaced, and takes two names of one file for two databases, each
 with a lock of its own. So names are resolved, second names refused, and device and inode compared at every transaction.

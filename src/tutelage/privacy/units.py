@@ -106,7 +106,7 @@ class Roster:
         names = spelled(self.ids)
         if not len(names) or (names == "").any() or len(np.unique(names)) < len(names):
             raise RecipeError("`roster` must list every id once, and at least one. Got an empty, blank or repeated one instead.")
-        names.flags.writeable = False  # its length and order are promised to whoever reads the guarantee
+        names.flags.writeable = False  # the guarantee publishes its length and order
         object.__setattr__(self, "ids", names)
 
     @classmethod
@@ -182,7 +182,7 @@ class Shards:
         names = spelled(units)
         count = _valid_count(shards)
         homes: dict[str, int] = {name: _hash(key, name) % count for name in dict.fromkeys(names.tolist())}
-        homes[""] = -1  # a record that is nobody's is in no shard
+        homes[""] = -1  # a record without an id is in no shard
         where = np.array([homes[name] for name in names.tolist()], dtype=np.int64)
         return cls(_parts(where, count), f"hash of id|{key}|{count}")
 
@@ -210,7 +210,7 @@ class Shards:
             raise RecipeError("`shards` must be at least one. Got none instead.")
         if not all(_indexes(part, len(ids)) for part in given):
             raise DataError(f"`indices` must be whole numbers from 0 to {len(ids) - 1}. Got others instead.")
-        parts = tuple(part[ids[part] != ""].astype(np.int64) for part in given)  # what is nobody's is in no shard
+        parts = tuple(part[ids[part] != ""].astype(np.int64) for part in given)  # a record without an id is in no shard
         owners = np.concatenate([np.unique(ids[part]) for part in parts])
         if len(owners) > len(np.unique(owners)):
             raise UnitOverlap("`shards` must not share a unit. Got some that do instead.")
@@ -251,7 +251,7 @@ def _valid_count(shards: int) -> int:
 
 
 def _parts(where: npt.NDArray[np.int64], count: int) -> tuple[npt.NDArray[np.int64], ...]:
-    """Collect the records of each shard in their order; -1 is nobody's."""
+    """Collect the records of each shard in their order; -1 is no shard."""
     order = np.argsort(where, kind="stable")
     ends = np.searchsorted(where[order], np.arange(count + 1))
     return tuple(order[start:end].astype(np.int64) for start, end in itertools.pairwise(ends))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def codec(recipe: Recipe, public: Public, *, device: str, kept: Path, begun: bool = False) -> Any:
     """Build the codec. What is fitted sees public masks alone; a network is kept in the release, for a run that is resumed.
 
-    Before the run has begun nothing was asked yet: a file that lies there may be of other settings, and is made anew.
+    Before the run has begun nothing was asked yet: a file that is there may be of other settings, and is made anew.
     """
     assert recipe.codec is not None
     return _Builder(recipe, public, device, kept, begun).made(section(recipe.codec), PLACE)

@@ -121,7 +121,7 @@ class SanitiseSection(Section):
 
 
 class SelectionSection(Section):
-    """Which coordinates of a code are let out: see planning.Selection."""
+    """Which coordinates of a code are released: see planning.Selection."""
 
     threshold: Positive
     answers: Count
@@ -197,7 +197,7 @@ class Recipe(Section):
                 if table[key] is None:
                     del table[key]
                 elif key in sets.ELSEWHERE:
-                    table[key] = True  # that there is such a folder counts, not where it lies
+                    table[key] = True  # that there is such a folder counts, not its path
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -257,7 +257,7 @@ def _with_shards(recipe: Recipe) -> Recipe:
 
 
 def parse(text: str, *, name: str = "the recipe", folder: Path | None = None) -> Recipe:
-    """Check a recipe's text. A roster that it names lies in `folder`; a recipe of the package has none of its own."""
+    """Check a recipe's text. The roster it names is a file in `folder`; a recipe of the package has none."""
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

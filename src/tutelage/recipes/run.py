@@ -188,7 +188,7 @@ def loaded(recipe: Recipe, given: str | Path | None, progress: Progress | None =
 
 
 def rostered(recipe: Recipe, given: str | Path | None) -> Recipe:
-    """Read the roster of a recipe that was not read from a file of its own: it lies among the data, by the name it has there."""
+    """Read the roster of a recipe that was not read from a file of its own: it is a file of the data folder."""
     directory = given if given is not None else recipe.data.directory
     recipe = with_roster(recipe, None if directory is None else Path(directory))
     if directory is not None and recipe.about_masks and recipe.data.roster is not None and recipe.roster is None:

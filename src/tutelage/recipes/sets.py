@@ -216,7 +216,7 @@ def load(
 
 
 def declared(section: Any, directory: str | Path | None) -> tuple[str, ...]:
-    """Say which people no guarantee covers, because whoever ran this declared them public; folders by their last name."""
+    """Say which people no guarantee covers, because the user declared them public; folders by their last name."""
     name = "" if directory is None else Path(directory).resolve().name
     if _real(section):
         return (f"The silhouettes of {name!r} count as public: scenes made of them are in this release.",)

@@ -26,15 +26,18 @@ def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None, 
     """Write the pages of a finished run again, and the public page's row in the manifest.
 
     With `out` the public page is written there, and the run is not changed: it may be a release alone, or on a disk that cannot
-    be written.
+    be written. A place inside of the release is refused.
     """
     folder = (run if isinstance(run, RunFolder) else RunFolder(run)).existing()
     if out is not None:
+        if Path(out).resolve().is_relative_to(folder.release.resolve()):
+            raise RecipeError("`out` must be outside of the release, whose files the manifest lists. Got a place inside instead.")
         write_whole(out, _public(folder, name))
         return folder
     if not folder.holds_book:
         raise RecipeError(
-            "`out` must be a file where the release is here alone: its manifest is what its owner noted. Got none instead."
+            "`out` must be a file where RUN is a release without its private/ folder, because such a release is not changed: "
+            "give --out FILE. Got none instead."
         )
     with folder.locked(), folder.opened() as ledger:
         _check_current(folder, ledger.entries())

@@ -16,7 +16,7 @@ _WAY = (
     ("stage: teacher", "teacher", "one network, one shard: the mean over all teachers", "private"),
     ("stage: encoded teacher", "encoded teacher", "the same mask behind its own ballot", "private"),
     ("stage: ensemble, no noise", "ensemble", "all teachers together, without noise", "private"),
-    (RELEASED, "released answers, on the questions", "what was let out, on the images that were asked about", "released"),
+    (RELEASED, "released answers, on the questions", "what was released, on the images that were asked about", "released"),
     (STUDENT, "student", "what may be published", "student"),
 )
 _CONTROLS = (

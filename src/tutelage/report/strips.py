@@ -16,7 +16,7 @@ from tutelage.metrics import dice
 from tutelage.runs import RunFolder
 
 Array = npt.NDArray[Any]
-AMBER, BLUE, GREEN = (217, 119, 6), (37, 99, 235), (5, 150, 105)  # behind the door, let out, the truth
+AMBER, BLUE, GREEN = (217, 119, 6), (37, 99, 235), (5, 150, 105)  # private, released, the truth
 _EMPTY = 0.02  # of full share: what is fainter is not seen anyway
 
 
@@ -70,7 +70,7 @@ class Strip:
 
 
 def strip(folder: RunFolder, *, inside: bool) -> Strip | None:
-    """Draw the sheet; what is behind the door is on it where this page may show it."""
+    """Draw the sheet; private stages are on it where this page may show them."""
     with np.load(folder.samples, allow_pickle=False) as found:
         samples = dict(found)
     if "answers" not in samples:

@@ -1,4 +1,4 @@
-"""What the page says in plain words: about the statement, the events and their number, and what is behind the door."""
+"""What the page says in words: the statement, the events and their number, and what is not private."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 _ANSWERS = {"NoisyMax", "Gaussian", "Laplace"}  # kinds of events that are one answer each
 _EVENTS = {
-    "Gaussian": "numbers were let out with normal noise of deviation `sigma` on each. One {unit} moves all of them together by "
+    "Gaussian": "numbers were released with normal noise of deviation `sigma` on each. One {unit} moves all of them together by "
     "`sensitivity` at most (Euclidean length).",
-    "Laplace": "numbers were let out with Laplace noise of scale `scale` on each. One {unit} moves all of them together by "
+    "Laplace": "numbers were released with Laplace noise of scale `scale` on each. One {unit} moves all of them together by "
     "`sensitivity` at most (sum of the changes).",
-    "NoisyMax": "noise was added to every count of votes, and only the name of the highest count was let out. `scale` is the "
+    "NoisyMax": "noise was added to every count of votes, and only the name of the highest count was released. `scale` is the "
     "size of the noise, in votes; `votes` is how many votes one {unit} can change.",
-    "Threshold": "it was let out whether the highest count of votes, with normal noise of deviation `sigma`, reaches a public "
+    "Threshold": "it was released whether the highest count of votes, with normal noise of deviation `sigma`, reaches a public "
     "threshold. `votes` is how many votes one {unit} can move it by.",
-    "SparseVector": "the places of up to `answers` numbers above a threshold were let out, not the numbers. The two ε are the "
+    "SparseVector": "the places of up to `answers` numbers above a threshold were released, not the numbers. The two ε are the "
     "prices of the noise on the threshold and on the comparisons with it.",
-    "SmoothRelease": "one number was let out with normal noise, `sigma` times as large as the number's smooth sensitivity, which "
-    "`beta` smooths.",
+    "SmoothRelease": "one number was released with normal noise, `sigma` times as large as the number's smooth sensitivity, "
+    "which `beta` smooths.",
     "Sampled": "the event inside ran on a secret part of the data, drawn anew each time. `rate` is the share that is drawn.",
     "NonPrivate": "somebody looked at a private value without noise. No ε holds from there on.",
 }
@@ -70,14 +70,14 @@ def counts(g: dict[str, Any], charges: int) -> str:
 
 
 def behind(g: dict[str, Any], *, inside: bool) -> str:
-    """Say why what is behind the door may be seen on this page."""
-    began = "What is behind the door was computed from private data without noise"
+    """Say why figures without noise may be on this page."""
+    began = "Figures and pictures called private were computed from private data without noise"
     if inside:
-        return f"{began}: it stays inside, as this page does."
+        return f"{began}: they stay inside, as this page does."
     data = g.get("data")
     if not (data and data["published"]):
-        return f"{began}, and ε does not cover it. It is shown because these data were declared to be public anyway."
+        return f"{began}, and ε does not cover them. They are shown because these data were declared to be public anyway."
     return (
-        f"{began}, and ε does not cover it. It may be shown because the private data of this run, “{data['set']}”, "
+        f"{began}, and ε does not cover them. They may be shown because the private data of this run, “{data['set']}”, "
         "are public anyway: drawn by the package, or there for anybody to download."
     )

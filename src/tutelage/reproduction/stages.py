@@ -59,7 +59,7 @@ BESIDE = (
     ("an empty mask", "control: public only, no answers (ε = 0)"),
     *((name, name) for name in BASELINES),
 )
-BEHIND = (*CONTROLS, *STAGES)  # no noise is on these: they stay behind the door unless the images are public for sure
+BEHIND = (*CONTROLS, *STAGES)  # without noise: shown only where the images are public
 UNTOLD, APART, UNASKED = "under private/", "—", "not run"
 DRAWN = "Stages before the noise are not private: they are shown because every image here is drawn."
 SAID = (
@@ -75,7 +75,7 @@ TUNED = (
     "are let out: true masks of published hippocampi, which may be of any of these patients; that more of them were looked at: "
     "after test patients of published hippocampi had scored better with them"
 )
-FREQUENCIES = 3000  # of masks that are let out as they are; benchmarks/chosen.py
+FREQUENCIES = 3000  # of masks that are released as they are; benchmarks/chosen.py
 HELD = 2**29  # numbers of a matrix that a latent student measures with: 2 GiB
 TOGETHER = 500  # networks of regions in one stack: some 30 GB
 ROOM = 1 + 1e-9  # a budget's, over the ε that its noise was solved for; no part of what a table tells
@@ -102,7 +102,7 @@ def tumours(bench: Bench) -> Finding:
 
 
 def _made(bench: Bench, study: Study, *, shown: bool) -> Finding:
-    """Run every column, and set the runs beside what was published; what is behind the door only where it may be shown."""
+    """Run every column, and set the runs beside what was published; figures without noise only where they may be shown."""
     columns = []
     for column in study.columns:
         runs = [_run(bench, study, column, seed, shown=shown) for seed in range(bench.seeds)]
@@ -183,7 +183,7 @@ def _direct(bench: Bench, study: Study, column: Column, seed: int) -> dict[str, 
 
 
 def _run(bench: Bench, study: Study, column: Column, seed: int, *, shown: bool) -> dict[str, Any]:
-    """Carry out one transfer through the real door, or read it where it is finished."""
+    """Carry out one whole transfer, or read it where it is finished."""
     folder, purpose = _folder(bench, study, column, seed)
     unit = Unit(study.private.unit)
     epsilon, sigma = column.epsilon, column.sigma

@@ -234,7 +234,7 @@ class Step:
 
 
 def answered_loss(scores: Tensor, labels: Tensor, flip_rate: float) -> Tensor:
-    """Judge the answer that would be heard, not the truth: forward correction (Patrini et al. 2017) for uniform flips.
+    """Score the noisy answer, not the truth: forward correction (Patrini et al. 2017) for uniform flips.
 
     It is bounded where an answer is wrong, so that a few wrong ones are outvoted instead of learned by heart.
     """

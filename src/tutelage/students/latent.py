@@ -1,4 +1,4 @@
-"""A student that never decodes: it asks which of its few freedoms makes its masks measure what was let out.
+"""A student that never decodes: it fits a few free parameters so that the codes of its masks are the released ones.
 
 All N answers together say about K²μ²‖deviation‖²/(2C²) nats about how images deviate from their mean shape, whatever N is:
 enough for hundreds of numbers, not for a network. So the network learns from the mean shape first, and only a few of its
@@ -72,7 +72,7 @@ class Latent:
 
 @final
 class LatentStudent:
-    """Learn from noisy codes of masks. All of it is post-processing of what was let out.
+    """Learn from noisy codes of masks. All of it is post-processing of released codes.
 
     `threshold` is from which share on a pixel belongs to the mask; or public data with masks, on which it is chosen. A network
     of which it cannot tell the last layer is refused here, and not when all answers are paid for.
@@ -162,7 +162,7 @@ class LatentStudent:
     def _moved(
         self, factory: Factory, state: State, images: Tensor, answers: Answers, found: Measured, shape: npt.NDArray[Any]
     ) -> State:
-        """Move the free parameters to where the network's masks measure what was let out."""
+        """Move the free parameters until the codes of the network's masks are the released ones."""
         how, place = self.settings, images.device
         network = factory().to(place)
         network.load_state_dict(state)

@@ -100,6 +100,6 @@ class LinearStudent:
 
 
 def _cut(seen: Array, missing: Array, clip: float) -> Array:
-    """Give the factor (records, 1) that makes each outer product as short as the door would."""
+    """Give the factor (records, 1) that clips each outer product as the curator would."""
     lengths = np.linalg.norm(seen, axis=1, keepdims=True) * np.linalg.norm(missing, axis=1, keepdims=True)
     return np.asarray(np.minimum(1.0, clip / np.maximum(lengths, 1e-12)))

@@ -27,7 +27,7 @@ _TOGETHER = 96  # networks in one stack on a GPU
 
 @final
 class RegionStudent:
-    """Learn from masks that each are one region of their image, or nothing. What lies nearest to a mask counts as said.
+    """Learn from masks that each are one region of their image, or nothing. The region nearest to a mask counts as its answer.
 
     `members` networks learn the same from other weights and in another order, and think together: that costs no privacy.
     """
@@ -72,7 +72,7 @@ class RegionStudent:
         return models
 
     def learn(self, crops: Crops, lessons: Sequence[tuple[Any, Any]], *, progress: Progress | None = None) -> list[RegionModel]:
-        """Learn from images that were cut before: (images, the region that each of them was said to be) for every student."""
+        """Learn from images that were cut before: (images, the region in each answer) for every student."""
         states = self._train(*crops.lessons([lesson for lesson in lessons for _ in range(self.members)]), progress)
         given: dict[str, Any] = {"side": self.side, "threshold": self.threshold, "device": self.device}
         several = (states[first : first + self.members] for first in range(0, len(states), self.members))

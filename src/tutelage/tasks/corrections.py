@@ -30,7 +30,7 @@ TRUE_POOL = "control: the same heir, true labels of the pool"
 @final
 @dataclass(frozen=True)
 class Followed:
-    """Hold where the corrections led, and how many were let out."""
+    """Hold where the corrections led, and how many were released."""
 
     values: Array  # weights (width, classes)
     rounds: int

@@ -1,4 +1,4 @@
-"""Masks as answers: codes through the door, masks behind it, Dice as the judge."""
+"""Masks as answers: teachers' masks are released as codes, decoded, and scored by Dice."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Masking:
         return checked(before.chosen, len(self.chosen), self.public)
 
     def _decoded(self, curator: Curator, codes: Array, chosen: Array, folder: RunFolder, width: int) -> Array:
-        """Decode what was let out, a few answers at a time: masks are as large as codes."""
+        """Decode released codes, a few at a time: masks are as large as codes."""
         values = Rows(len(chosen), folder.private)
         for part in _slices(len(chosen), width):
             values.add(curator.decode(codes[part], self.public.inputs[chosen[part]]))
@@ -251,7 +251,7 @@ class Masking:
 
 
 def _as_released(ballots: Array) -> Array:
-    """Give one teacher's ballots the form of a release: a one-hot vote is let out as its number."""
+    """Give one teacher's ballots the form of a release: a one-hot vote is released as its number."""
     return ballots.argmax(axis=-1) if ballots.dtype == bool else ballots
 
 
