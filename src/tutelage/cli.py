@@ -41,6 +41,7 @@ Device = Annotated[str, typer.Option(help="auto, cpu or cuda: where networks lea
 Engine = Annotated[
     str, typer.Option(help="auto, sequential, stacked, recorded, processes or ray: how teachers that are networks learn.")
 ]
+_READ = "\nWhat was read of the private data, and what was cleaned, is counted in private/data.json."
 BOUNDS = ("ball", "orthant", "cube", "simplex", "onehot", "binary")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 
@@ -197,7 +198,7 @@ def run(
         return
     outcomes.show([(outcome.folder.root.name, outcome)])
     _warn(said)
-    _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.")
+    _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.{_READ}")
     _say(f"{outcome.folder.inside_data} says what was read of the private data, and what was left out.")
 
 
@@ -236,7 +237,7 @@ def demo(
         _emit({name: outcomes.summary(outcome) for name, outcome in runs})
         return
     outcomes.show(runs)
-    _say(f"\nOpen {runs[0][1].folder.report}; what may leave is in release/, nothing else.")
+    _say(f"\nOpen {runs[0][1].folder.report}; what may leave is in release/, nothing else.{_READ}")
     if len(runs) > 1:
         _say("Each run has a book and a budget of its own: on one private data set the three would add up.")
 

@@ -18,6 +18,7 @@ from tutelage import guarantee as guarantees
 from tutelage.asking import Interview, Model, Progress, Questions
 from tutelage.codecs.corrections import Corrections
 from tutelage.data.dataset import Private, Public
+from tutelage.data.provenance import counted
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
@@ -205,6 +206,7 @@ def _begin(
     folder.keep(book, run)
     book.begin(run, plan=guarantees.planned(about))
     folder.keep(book, run)
+    folder.write_inside(folder.inside_data, json.dumps(counted(private), indent=2) + "\n")
     if recipe:
         folder.recipe.write_text(recipe, encoding="utf-8")
     return about

@@ -375,3 +375,17 @@ def test_another_division_is_not_given_the_answers_of_the_first(tmp_path: Path, 
 
 def outcome_rows(outcome: tt.Outcome) -> list[Any]:
     return read_lines(outcome.folder.exported_book)
+
+
+def test_what_was_cleaned_is_counted_for_the_owner_alone(tmp_path: Path) -> None:
+    inputs, targets = tiny.clouds(120, 0)
+    inputs[5] = np.nan
+    pool, truth = tiny.clouds(60, 1)
+    outcome = tt.transfer(
+        tt.Private.of(inputs, targets), tt.Public.of(pool, truth),
+        teachers=First(), student=lambda: tt.SupervisedStudent("kernel"),
+        codec=tt.Votes(3), budget=tt.Budget(8.0, 1e-5), shards=10, queries=30, out=tmp_path / "run",
+    )  # fmt: skip
+    told = json.loads(outcome.folder.inside_data.read_text(encoding="utf-8"))
+    assert (told["records"], told["units"], sum(told["notes"].values())) == (120, 120, 2)
+    assert outcome.folder.inside_data.stat().st_mode & 0o077 == 0

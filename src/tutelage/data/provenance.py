@@ -42,11 +42,16 @@ class Provenance:
 
     def inside(self, private: Private) -> dict[str, Any]:
         """Give what stays under `private/`: hashes of files and private records, how many these are, and notes on them."""
-        count = {"records": len(private), "units": len(np.unique(private.units)), "notes": dict(private.notes)}
-        return {**self.told(), "files": dict(self.hashes), "private": fingerprint(private), **count}
+        return {**self.told(), "files": dict(self.hashes), "private": fingerprint(private), **counted(private)}
 
     def __repr__(self) -> str:
         return f"Provenance({self.name!r}, split={self.split!r})"
+
+
+def counted(private: Private) -> dict[str, Any]:
+    """Count private records and units, and what was cleaned: for the owner, under `private/`."""
+    units = np.unique(private.units)
+    return {"records": len(private), "units": int((units != "").sum()), "notes": dict(private.notes)}
 
 
 def fingerprint(private: Private) -> str:

@@ -24,6 +24,7 @@ from tutelage.recipes.recipe import Recipe, parse, with_roster
 from tutelage.recipes.sections import unknown
 from tutelage.recipes.written import written
 from tutelage.runs import RunFolder
+from tutelage.sharing import ledger_of
 from tutelage.transfer import Outcome, Progress, transfer
 
 DEMO = "segmentation/scenes-demo"  # what `tutelage demo` runs
@@ -62,6 +63,9 @@ def run(
     if recipe.features is not None or recipe.about_masks or linear.chosen(recipe):
         folder.create(resume=resume)  # a folder that holds another run is refused before features or a codec go into it
         with folder.locked():
+            if folder.begun:
+                with ledger_of(folder, recipe.budget(), ledger):
+                    pass  # a ledger that is lost or older is refused before a release is taken back
             folder.reopen()
             begin_anew(folder)
     told = origin.told()
