@@ -338,6 +338,34 @@ def test_estimators(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
         assert changed or name not in ("replace", "remove all", "relabel", "very many"), name
 
 
+@pytest.mark.parametrize("kind", ["forest", "linear", "kernel", "neighbours"])
+def test_one_record_in_double_precision_moves_no_estimator(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It widens the array of all. What reads the array as it comes computes everybody's teacher in that precision."""
+    table = world("table")
+    single = Records(table.inputs.astype(np.float32), table.targets, table.people)
+    double = Records(single.inputs.astype(np.float64), table.targets, table.people)
+    assert not differing(fitted(kind, single), fitted(kind, double))
+    if kind == "linear":
+        monkeypatch.setattr(estimators_module, "_rows", lambda inputs: estimators_module.flat(estimators_module.numbers(inputs)))
+        assert len(differing(fitted(kind, single), fitted(kind, double))) > 1  # all that know two classes
+
+
+@pytest.mark.parametrize("kind", SIGHTS)
+def test_one_record_in_double_precision_moves_no_correction(kind: str) -> None:
+    table = world(kind)
+    single = Records(table.inputs.astype(np.float32), table.targets, table.people)
+    double = Records(single.inputs.astype(np.float64), table.targets, table.people)
+    assert not differing(corrected(kind, single), corrected(kind, double))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_one_record_in_double_precision_moves_no_network(name: str) -> None:
+    given = world(NETWORKS[name][0])
+    single = Records(given.inputs.astype(np.float32), given.targets, given.people)
+    double = Records(single.inputs.astype(np.float64), given.targets, given.people)
+    assert not differing(trained(name, "sequential", single), trained(name, "sequential", double))
+
+
 def corrected(kind: str, records: Records) -> list[bytes]:
     sight = SIGHTS[kind]
     guesses = np.random.default_rng(4).normal(size=(2, sight.width, 3))
