@@ -53,7 +53,10 @@ class EstimatorTeachers:
         """Train every teacher on its own shard and nothing else; `checkpoint`, here or before, is a folder under `private/`."""
         inputs, targets = np.asarray(private.inputs), numeric(private.targets)
         folder = checkpoint or self.checkpoint
-        self._shelf = None if folder is None else Shelf(folder, fingerprint(self._settings(), private, shards))
+        self._shelf = None
+        if folder is not None:
+            settings = {**self._settings(), "teachers": len(shards)}
+            self._shelf = Shelf(folder, json.dumps(settings, sort_keys=True), fingerprint(settings, private, shards))
         found = self._shelf.taken_up() if self._shelf else {}
         self._models, self._failed, self._width = [], self._shelf.failed() if self._shelf else {}, _width(inputs)
         for k in range(len(shards)):
