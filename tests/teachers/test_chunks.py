@@ -1,5 +1,7 @@
 """Finished teachers on disk: chunks while a fit lasts, one file at its end, and never the wrong ones."""
 
+import contextlib
+import json
 import stat
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +17,7 @@ from tutelage.teachers.engines import Plan
 from tutelage.teachers.ensemble import Ensemble
 from tutelage.teachers.fits import Fit
 
-MINE = Fit("mine", ())
+MINE = Fit("settings", "mine", ())
 
 
 def fit(task, **changed) -> Ensemble:
@@ -44,8 +46,9 @@ def test_a_finished_fit_leaves_one_file_that_is_its_owner_s(task, tmp_path) -> N
     again = fit(task, checkpoint=folder)
     assert again.plan is None  # nothing was left to do
     assert same(again, trained)
-    with pytest.raises(RecipeError, match="of this same fit"):
+    with pytest.raises(RecipeError, match="of these same settings"):
         fit(task, checkpoint=folder, seed=2)
+    assert names(folder) == ["teachers.safetensors"]
 
 
 @pytest.mark.parametrize("killed", ["before the file", "between file and chunks"])
@@ -99,13 +102,60 @@ def test_a_stack_goes_on_in_its_middle(task, tmp_path, monkeypatch, optimizer: s
 
 
 def test_only_the_same_stack_goes_on(task, tmp_path) -> None:
-    mine, other = Chunks(tmp_path / "private", MINE), Chunks(tmp_path / "private", Fit("other", ()))
+    mine, other = Chunks(tmp_path / "private", MINE), Chunks(tmp_path / "private", Fit("settings", "other", ()))
     mine.keep([0, 1], torch.device("cpu"), {"step": torch.tensor(16)})
     assert mine.kept([0, 1], torch.device("cpu")) == {"step": torch.tensor(16)}
     assert mine.kept([1, 2], torch.device("cpu")) is None
     assert mine.kept([0, 1], torch.device("cuda")) is None
-    with pytest.raises(RecipeError, match="of this same fit"):
-        other.kept([0, 1], torch.device("cpu"))
+    assert other.kept([0, 1], torch.device("cpu")) is None
+
+
+@pytest.mark.parametrize(
+    ("killed", "changed"),
+    [(None, "record"), (None, "label"), (None, "shards"), ("between chunks", "record"), ("in a stack", "record")],
+)
+def test_other_records_train_again_without_a_word(task, tmp_path, monkeypatch, killed: str | None, changed: str) -> None:
+    """Before, a resumed run was refused if one unit's record had changed: its exit code was an answer."""
+    monkeypatch.setattr(chunks_module, "EVERY", 0.0)
+    monkeypatch.setattr(chunks_module, "SHARE", 0.0)
+    folder, given = tmp_path / "private", {"engine": "stacked", "training": replace(task.training, steps=70)}
+    share = {None: 2.0, "between chunks": 0.6, "in a stack": 0.3}[killed]
+
+    def cut(done: int, total: int) -> None:
+        if done > share * total:
+            raise Interrupted
+
+    with contextlib.suppress(Interrupted):
+        fit(task, checkpoint=folder, progress=cut, **given)
+    found = {None: "teachers", "between chunks": "chunk-000000-000001", "in a stack": "unfinished"}[killed]
+    assert f"{found}.safetensors" in names(folder)
+    inputs, targets, shards = task.inputs.copy(), task.targets.copy(), list(task.shards)
+    if changed == "record":
+        inputs[0] += 0.01
+    elif changed == "label":
+        targets[0] = (targets[0] + 1) % 2
+    else:
+        shards[0] = shards[0][:-1]
+    other = task._replace(inputs=inputs, targets=targets, shards=shards)
+    seen: list[int] = []
+    resumed = fit(other, checkpoint=folder, progress=lambda done, total: seen.append(done), **given)
+    assert seen[0] == 0
+    assert same(resumed, fit(other, **given))
+    assert names(folder) == ["restarted.json", "teachers.safetensors"]
+    assert json.loads((folder / "restarted.json").read_text()) == {"restarts": 1}
+    assert stat.S_IMODE((folder / "restarted.json").stat().st_mode) == 0o600
+    fit(task, checkpoint=folder, **given)
+    assert json.loads((folder / "restarted.json").read_text()) == {"restarts": 2}
+
+
+def test_a_discarded_checkpoint_s_plan_is_kept(tmp_path) -> None:
+    """It is public. Another one would round the sums of all teachers in another way."""
+    first, plan = Chunks(tmp_path / "private", MINE), Plan(engine="stacked", chunk=7, stacked=True)
+    first.note("auto/None/cpu", plan)
+    first.write([0, 1], {"weight": torch.zeros(2, 1)})
+    again = Chunks(tmp_path / "private", Fit("settings", "other", ()))
+    assert again.resume({"weight": torch.zeros(3, 1)}) == [0, 1, 2]
+    assert again.planned("auto/None/cpu") == plan
 
 
 def test_saves_are_rare(tmp_path, monkeypatch) -> None:

@@ -81,7 +81,7 @@ def test_an_interrupted_fit_goes_on_and_gives_the_same_file(task, tmp_path, monk
 
 def test_another_fit_s_chunks_are_refused(task, tmp_path) -> None:
     fit(task, checkpoint=tmp_path / "private")
-    with pytest.raises(RecipeError, match="`checkpoint` must hold chunks of this same fit"):
+    with pytest.raises(RecipeError, match="`checkpoint` must hold networks of these same settings"):
         fit(task, checkpoint=tmp_path / "private", seed=2)
 
 

@@ -57,15 +57,21 @@ def test_it_knows_records_shards_seed_and_training(fit, task) -> None:
     first = fit()
     records = torch.from_numpy(task.inputs)[:, None]
     shards = tuple(torch.from_numpy(shard) for shard in task.shards)
-    others = [
+    learned_from_others = [
         fit(records=records.transpose(2, 3)),
+        fit(records=records[:-1]),
         fit(records=records.clone().index_fill_(0, torch.tensor([0]), 0.5)),
         fit(targets=torch.from_numpy(task.targets).flip(0)),
         fit(shards=shards[::-1]),
+    ]
+    other_settings = [
         fit(seed=4),
+        fit(shards=shards[1:]),
         fit(training=replace(task.training, steps=task.training.steps + 1)),
     ]
-    assert not any(other.wrote(first.metadata) for other in others)
+    assert not any(other.wrote(first.metadata) for other in learned_from_others + other_settings)
+    assert all(other.asked(first.metadata) for other in learned_from_others)  # whoever refuses them tells of a record
+    assert not any(other.asked(first.metadata) for other in other_settings)
     assert not first.wrote({})
 
 
@@ -74,11 +80,15 @@ def test_sums_in_another_order_are_the_same_fit(fit) -> None:
     first = fit()
 
     def nudged(share: float) -> Fit:
-        return Fit(first.digest, tuple(tuple(value + share * max(map(abs, some)) for value in some) for some in first.begins))
+        return Fit(
+            first.settings,
+            first.digest,
+            tuple(tuple(value + share * max(map(abs, some)) for value in some) for some in first.begins),
+        )
 
     assert nudged(1e-5).wrote(first.metadata)
     assert not nudged(1e-2).wrote(first.metadata)
-    assert not Fit(first.digest, first.begins[:-1]).wrote(first.metadata)
+    assert not Fit(first.settings, first.digest, first.begins[:-1]).wrote(first.metadata)
 
 
 PROBE = """
@@ -99,7 +109,7 @@ def test_a_fit_goes_on_with_other_threads_and_instructions() -> None:
     for threads, added in (("1", {}), ("2", {"ATEN_CPU_CAPABILITY": "default"})):
         given = {"env": {**os.environ, **added}, "capture_output": True, "text": True, "check": True}
         told.append(json.loads(subprocess.run([sys.executable, "-c", PROBE, threads], **given).stdout))
-    mine = Fit(told[0]["fingerprint"], tuple(map(tuple, json.loads(told[0]["begins"]))))
+    mine = Fit(told[0]["settings"], told[0]["fingerprint"], tuple(map(tuple, json.loads(told[0]["begins"]))))
     assert mine.wrote(told[1])
 
 
@@ -113,10 +123,10 @@ def test_numbers_are_taken_from_all_over_a_tensor_however_large(size: int) -> No
 
 
 def test_what_is_no_number_is_compared_too() -> None:
-    odd = Fit("d", ((float("nan"), float("inf"), 1.0),))
+    odd = Fit("s", "d", ((float("nan"), float("inf"), 1.0),))
     assert odd.wrote(odd.metadata)
-    assert not Fit("d", ((0.0, float("inf"), 1.0),)).wrote(odd.metadata)
-    assert not Fit("d", ((float("nan"), float("inf"), 2.0),)).wrote(odd.metadata)
+    assert not Fit("s", "d", ((0.0, float("inf"), 1.0),)).wrote(odd.metadata)
+    assert not Fit("s", "d", ((float("nan"), float("inf"), 2.0),)).wrote(odd.metadata)
 
 
 def test_nothing_is_copied(task) -> None:

@@ -1,7 +1,9 @@
-"""Finished scikit-learn teachers are kept, taken up again, and never another fit's."""
+"""Finished scikit-learn teachers are kept and taken up again: never of other settings, and never of other records."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import stat
 from pathlib import Path
 
@@ -83,16 +85,43 @@ def test_a_shard_of_one_class_is_kept_too(private: Private, tmp_path: Path, monk
     assert (again._models, fitted) == ([7, 7], [])
 
 
-@pytest.mark.parametrize("change", ["kind", "seed", "shards", "records", "labels"])
-def test_another_fit_s_teachers_are_refused(private: Private, tmp_path: Path, change: str) -> None:
+@pytest.mark.parametrize("change", ["kind", "seed", "shards"])
+def test_teachers_of_other_settings_are_refused(private: Private, tmp_path: Path, change: str) -> None:
     EstimatorTeachers("neighbours", seed=1).fit(private, private.split(3), checkpoint=tmp_path / "private")
+    teachers = EstimatorTeachers("linear" if change == "kind" else "neighbours", seed=2 if change == "seed" else 1)
+    with pytest.raises(RecipeError, match="`checkpoint` must hold teachers of these same settings"):
+        teachers.fit(private, private.split(4 if change == "shards" else 3), checkpoint=tmp_path / "private")
+    assert [path.name for path in (tmp_path / "private").iterdir()] == ["models-000000-000002.skops"]
+
+
+@pytest.mark.usefixtures("eager")
+@pytest.mark.parametrize("change", ["records", "labels", "fewer"])
+@pytest.mark.parametrize("killed", [False, True])
+def test_other_records_train_again_without_a_word(
+    private: Private, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, killed: bool
+) -> None:
+    """Before, a resumed run was refused if one unit's record had changed: its exit code was an answer."""
+    folder = tmp_path / "private"
+    with monkeypatch.context() as patch, contextlib.suppress(KeyboardInterrupt):
+        taught(patch, fail_at=2 if killed else None)
+        EstimatorTeachers("neighbours", seed=1).fit(private, private.split(3), checkpoint=folder)
+    (folder / "failed.json").write_text("{}")
     inputs, targets = private.inputs.copy(), private.targets.copy()
     inputs[0] += change == "records"
     targets[0] = (targets[0] + (change == "labels")) % 10
-    other = Private.of(inputs, targets, units=private.units)
-    teachers = EstimatorTeachers("linear" if change == "kind" else "neighbours", seed=2 if change == "seed" else 1)
-    with pytest.raises(RecipeError, match="`checkpoint` must hold teachers of this same fit"):
-        teachers.fit(other, other.split(4 if change == "shards" else 3), checkpoint=tmp_path / "private")
+    other = Private.of(inputs, targets, units=private.units)[change == "fewer" :]
+    fitted = taught(monkeypatch)
+    again = EstimatorTeachers("neighbours", seed=1).fit(other, other.split(3), checkpoint=folder)
+    assert fitted == [0, 1, 2]
+    assert np.array_equal(
+        votes(again, private), votes(EstimatorTeachers("neighbours", seed=1).fit(other, other.split(3)), private)
+    )
+    note = folder / "restarted.json"
+    assert json.loads(note.read_text()) == {"restarts": 1}
+    assert stat.S_IMODE(note.stat().st_mode) == 0o600
+    assert not (folder / "failed.json").exists()
+    EstimatorTeachers("neighbours", seed=1).fit(private, private.split(3), checkpoint=folder)
+    assert json.loads(note.read_text()) == {"restarts": 2}
 
 
 def test_a_damaged_file_and_a_folder_outside_are_refused(private: Private, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import torch
 from tutelage.nets.storage import read_tensors, write_tensors
 from tutelage.nets.training import State
 from tutelage.privacy.errors import RecipeError, Unsealed
+from tutelage.teachers import notes
 from tutelage.teachers.engines import Plan
 from tutelage.teachers.fits import Fit
 
@@ -26,8 +27,10 @@ SHARE = 20  # times the time that a save takes must lie between it and the next:
 class Chunks:
     """Keep what was learned in a folder under `private/`, so that an interrupted fit goes on where it stopped.
 
-    Every file says which fit it is of, and is refused by any other. A kill between the file of all teachers and the removal
-    of its chunks leaves both: the whole file is read, the chunks go.
+    Every file says which settings and which fit it is of. Other settings are refused. What learned from other records is
+    discarded without a word, and all is trained again: a refusal would tell that one unit's record has changed.
+
+    A kill between the file of all teachers and the removal of its chunks leaves both: the whole file is read, the chunks go.
     """
 
     def __init__(self, folder: str | Path, fit: Fit) -> None:
@@ -51,18 +54,18 @@ class Chunks:
         """Fill in the teachers that were finished before, and give the numbers of the others."""
         for half in self.folder.glob(".*.safetensors.*"):  # of a process that was killed while it wrote
             half.unlink()
+        self._discard_others()
         if self.whole.exists():
-            state.update(self._read(self.whole, KIND)[0])
+            state.update(read_tensors(self.whole, kind=KIND)[0])
             self._clear()
             return []
         missing = set(range(len(next(iter(state.values())))))
         for path in self._chunks():
-            learned, teachers = self._read(path, CHUNK_KIND)
+            learned, metadata = read_tensors(path, kind=CHUNK_KIND)
+            teachers = json.loads(metadata["teachers"])
             for name, tensor in learned.items():
                 state[name][teachers] = tensor
             missing -= set(teachers)
-        if self.unfinished.exists():
-            self._check(read_tensors(self.unfinished, kind=UNFINISHED_KIND, only=True)[1])
         return sorted(missing)
 
     def planned(self, asked: str) -> Plan | None:
@@ -108,8 +111,9 @@ class Chunks:
         if not self.unfinished.exists():
             return None
         learning, metadata = read_tensors(self.unfinished, kind=UNFINISHED_KIND)
-        self._check(metadata)
-        same = json.loads(metadata["teachers"]) == list(teachers) and metadata["device"] == device.type
+        same = (
+            self.fit.wrote(metadata) and json.loads(metadata["teachers"]) == list(teachers) and metadata["device"] == device.type
+        )
         return learning if same else None
 
     # ── files ─────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -121,15 +125,18 @@ class Chunks:
         for path in (*self._chunks(), self.unfinished):
             path.unlink(missing_ok=True)
 
-    def _read(self, path: Path, kind: str) -> tuple[State, list[int]]:
-        learned, metadata = read_tensors(path, kind=kind)
-        self._check(metadata)
-        return learned, json.loads(metadata["teachers"]) if kind == CHUNK_KIND else []
-
-    def _check(self, metadata: dict[str, str]) -> None:
-        if not self.fit.wrote(metadata):
-            raise RecipeError("`checkpoint` must hold chunks of this same fit, or nothing. Got another fit's instead.")
-        self._asked, self._plan = metadata.get("asked", ""), metadata.get("plan", "")
+    def _discard_others(self) -> None:
+        """Remove all that is here if some of it learned from other records; the plan is kept, for it is public."""
+        kinds = {self.whole: KIND, **dict.fromkeys(self._chunks(), CHUNK_KIND), self.unfinished: UNFINISHED_KIND}
+        found = [read_tensors(path, kind=kind, only=True)[1] for path, kind in kinds.items() if path.exists()]
+        if not all(map(self.fit.asked, found)):
+            raise RecipeError("`checkpoint` must hold networks of these same settings, or nothing. Got others instead.")
+        for metadata in found:
+            self._asked, self._plan = metadata.get("asked", ""), metadata.get("plan", "")
+        if not all(map(self.fit.wrote, found)):
+            notes.count_restart(self.folder)
+            self._clear()
+            self.whole.unlink(missing_ok=True)
 
     def _metadata(self, kind: str, teachers: Sequence[int]) -> dict[str, str]:
         given = {"asked": self._asked, "plan": self._plan}

@@ -8,6 +8,7 @@ another stack's sums are rounded in another way: one unit would then move every 
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import itertools
 import logging
@@ -87,9 +88,9 @@ class Material:
     targets: Source  # labels (records,) int64, or masks (records, *space) of bytes 0 and 1 or of floats in [0, 1]
     shards: tuple[Tensor, ...]  # per teacher, (its records,), at least one
 
-    def blank(self, teachers: int) -> Material:
+    def blank(self, teachers: int, device: torch.device | None = None) -> Material:
         """Give material of the same public shape for this many teachers: one record of zeros, which all of them read."""
-        device = self.inputs.device
+        device = device or self.inputs.device
         inputs, targets = (
             torch.zeros(1, *source.shape[1:], dtype=source.dtype, device=device) for source in (self.inputs, self.targets)
         )
@@ -299,22 +300,27 @@ def costs(stack: int) -> int:
 
 
 def fitting(job: Job, material: Material) -> int:
-    """Measure a teacher's GPU memory on two small stacks of blank records, and count how many fit in a share of all memory."""
+    """Measure a teacher's GPU memory on two small stacks of blank records, and count how many fit in a share of all memory.
+
+    What tensors ask for is measured, and not what the allocator hands out for it: that depends on what was there before.
+    """
     device, peaks = material.inputs.device, []
     sizes = [min(size, len(material.shards)) for size in (2, 6)]
     if sizes[0] == sizes[1]:
         return sizes[0]
-    short = replace(job.training, steps=1)
-    for size in sizes:
+    blank, short = material.blank(sizes[1]), replace(job.training, steps=1)
+    for size in (sizes[0], *sizes):  # the first one is thrown away: libraries take memory for themselves once
+        gc.collect()
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
         train_stack(
-            Stackable(job.factory), material.inputs, material.targets, material.blank(size).shards, training=short,
+            Stackable(job.factory), blank.inputs, blank.targets, blank.shards[:size], training=short,
             seed=job.seed, teachers=range(size), tick=lambda _: None, compiled=False, products=True,
         )  # fmt: skip
-        peaks.append(torch.cuda.max_memory_allocated(device))
+        wanted = torch.cuda.memory_stats(device).get("requested_bytes.all.peak", 0)
+        peaks.append(wanted or torch.cuda.max_memory_allocated(device))  # not every allocator counts what was asked for
     # The order of the records is drawn for all steps ahead: 8 bytes a record, and as much again while sorting.
-    each = (peaks[1] - peaks[0]) / (sizes[1] - sizes[0]) + 32 * job.training.steps * job.training.batch
+    each = (peaks[2] - peaks[1]) / (sizes[1] - sizes[0]) + 32 * job.training.steps * job.training.batch
     _, total = torch.cuda.mem_get_info(device)
     return max(1, int(MEMORY * total / each))
 

@@ -105,12 +105,14 @@ class Ensemble:
         tick(0)
         plan = None
         if todo:
-            material = Material(*laid(records, wanted, place), tuple(part.to(place) for part in parts))
             asked = f"{engine}/{chunk}/{place.type}"
             plan = folder.planned(asked) if folder else None
-            plan = plan or choose(engine, job, material, chunk=chunk, device=device)
+            if plan is None:  # before any private record lies on the device: what fits there is measured
+                blank = Material(records, wanted, parts).blank(len(parts), place)
+                plan = choose(engine, job, blank, chunk=chunk, device=device)
             if folder:
                 folder.note(asked, plan)
+            material = Material(*laid(records, wanted, place), tuple(part.to(place) for part in parts))
             log.info("%d teachers with engine %s, %d at a time (%s)", len(todo), plan.engine, plan.chunk, plan.reason)
             with _untimed():
                 for teachers, learned in run(plan, job, material, todo, tick=tick, bookmark=folder):

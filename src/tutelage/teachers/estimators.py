@@ -53,7 +53,10 @@ class EstimatorTeachers:
         """Train every teacher on its own shard and nothing else; `checkpoint`, here or before, is a folder under `private/`."""
         inputs, targets = np.asarray(private.inputs), numeric(private.targets)
         folder = checkpoint or self.checkpoint
-        self._shelf = None if folder is None else Shelf(folder, fingerprint(self._settings(), private, shards))
+        self._shelf = None
+        if folder is not None:
+            settings = {**self._settings(), "teachers": len(shards)}
+            self._shelf = Shelf(folder, json.dumps(settings, sort_keys=True), fingerprint(settings, private, shards))
         found = self._shelf.taken_up() if self._shelf else {}
         self._models, self._failed, self._width = [], self._shelf.failed() if self._shelf else {}, _width(inputs)
         for k in range(len(shards)):
@@ -75,7 +78,7 @@ class EstimatorTeachers:
             return int(labels[0]) if len(labels) else 0
         try:
             with _silent():
-                return estimator(self.kind, seed=self.seed).fit(flat(numbers(inputs)), labels)
+                return estimator(self.kind, seed=self.seed).fit(_rows(inputs), labels)
         except MemoryError:  # of this machine, not of a record
             raise
         except Exception as error:
@@ -102,7 +105,7 @@ class EstimatorTeachers:
             raise DataError("`teachers` must be fitted before they vote. Got none instead.")
         if _width(inputs) != self._width:  # public, and would make every teacher fail
             raise DataError(f"`inputs` must have {self._width} numbers each, as in training. Got {_width(inputs)} instead.")
-        rows = flat(numbers(inputs))
+        rows = _rows(inputs)
         votes = np.zeros((len(self), len(rows)), dtype=np.int64)
         for number, model in enumerate(self._models):
             votes[number] = self._asked(number, model, rows)
@@ -122,6 +125,14 @@ class EstimatorTeachers:
         except Exception as error:
             self._fails(teacher, error)
             return 0
+
+
+def _rows(inputs: Array) -> Array:
+    """Give records as rows of 64 bits. Models compute in the precision that they are given.
+
+    One record of 64 bits widens the array of all, and would move every teacher by rounding.
+    """
+    return numbers(flat(inputs).astype(np.float64))
 
 
 def _width(inputs: Any) -> int:

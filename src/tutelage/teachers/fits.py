@@ -1,4 +1,4 @@
-"""Identify a fit by all that its weights depend on, so that a file of another one is refused."""
+"""Identify a fit by all that its weights depend on, so that a file of another one is not taken for its own."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ LOOKED_AT = 64  # numbers of each tensor
 @final
 @dataclass(frozen=True)
 class Fit:
-    """Identify a fit by a digest, and by its network's first weights and what it computes, which a network's name does not tell.
+    """Identify a fit by digests, and by its network's first weights and what it computes, which a network's name does not tell.
 
-    The digest is exact. The numbers are compared up to `LIKE`: another CPU, or another number of threads, sums in another order,
-    and a run may go on there.
+    The digests are exact. The numbers are compared up to `LIKE`: another CPU, or another number of threads, sums in another
+    order, and a run may go on there.
     """
 
-    digest: str
+    settings: str  # a digest of what is public
+    digest: str  # of the same, and of records and shards
     begins: tuple[tuple[float, ...], ...]  # some numbers of every tensor, the last of what it makes of an image of noise
 
     @classmethod
@@ -40,8 +41,10 @@ class Fit:
             "training": asdict(job.training),
             "seed": job.seed,
             "module": str(job.factory()),
+            "teachers": len(shards),
         }
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
+        public = digest.hexdigest()
         for tensor in (records, targets, *shards):
             digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
             for part in tensor.each() if isinstance(tensor, Pieces) else (tensor,):
@@ -50,19 +53,23 @@ class Fit:
             torch.manual_seed(job.seed)
             network, shown = job.factory().eval(), torch.rand(1, *records.shape[1:])
             begins = tuple(_some(tensor) for tensor in (*network.state_dict().values(), network(shown)))
-        return cls(digest.hexdigest(), begins)
+        return cls(public, digest.hexdigest(), begins)
 
     @property
     def metadata(self) -> dict[str, str]:
         """Give what a file's metadata hold of it."""
-        return {"fingerprint": self.digest, "begins": json.dumps(self.begins)}
+        return {"settings": self.settings, "fingerprint": self.digest, "begins": json.dumps(self.begins)}
 
-    def wrote(self, metadata: Mapping[str, str]) -> bool:
-        """Tell whether a file with these metadata is of this fit."""
-        if metadata.get("fingerprint") != self.digest:
+    def asked(self, metadata: Mapping[str, str]) -> bool:
+        """Tell whether a file with these metadata is of a fit with these settings, whatever it learned from."""
+        if metadata.get("settings") != self.settings:
             return False
         found = json.loads(metadata.get("begins", "[]"))
         return len(found) == len(self.begins) and all(map(_alike, found, self.begins))
+
+    def wrote(self, metadata: Mapping[str, str]) -> bool:
+        """Tell whether a file with these metadata is of this fit."""
+        return self.asked(metadata) and metadata.get("fingerprint") == self.digest
 
 
 def _some(tensor: Tensor) -> tuple[float, ...]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import time
 from pathlib import Path
 from typing import Any, final
@@ -16,6 +15,7 @@ from tutelage.data.dataset import Private
 from tutelage.estimators import load, packed, store_private, unpacked
 from tutelage.privacy.errors import RecipeError, Unsealed
 from tutelage.privacy.units import Shards
+from tutelage.teachers import notes
 
 Array = npt.NDArray[Any]
 KIND = "tutelage.estimators/1"
@@ -25,10 +25,14 @@ EVERY = 5.0  # seconds of work that a kill may cost
 
 @final
 class Shelf:
-    """Keep finished teachers under `private/`. Every file holds its fit's fingerprint, and another fit refuses it."""
+    """Keep finished teachers under `private/`. Every file says which settings and which fit it is of.
 
-    def __init__(self, folder: str | Path, fingerprint: str) -> None:
-        self.folder, self.fingerprint = Path(folder), fingerprint
+    Other settings are refused. What learned from other records is discarded without a word: a refusal would tell that one
+    unit's record has changed.
+    """
+
+    def __init__(self, folder: str | Path, settings: str, fingerprint: str) -> None:
+        self.folder, self.settings, self.fingerprint = Path(folder), settings, fingerprint
         if "private" not in self.folder.resolve().parts:
             raise Unsealed("`checkpoint` must lie in a folder named 'private', or be one. Got one outside instead.")
         self._waiting: dict[int, Any] = {}
@@ -38,13 +42,22 @@ class Shelf:
         """Give the teachers that were finished before, by their number."""
         for half in self.folder.glob(".*.skops.*"):  # of a process that was killed while it wrote
             half.unlink()
-        found: dict[int, Any] = {}
-        for path in sorted(self.folder.glob("models-*.skops")):
-            content = load(path)
-            if not isinstance(content, dict) or content.get("kind") != KIND or content.get("fingerprint") != self.fingerprint:
-                raise RecipeError("`checkpoint` must hold teachers of this same fit, or nothing. Got another fit's instead.")
-            found |= {number: unpacked(parts) for number, parts in zip(content["teachers"], content["models"], strict=True)}
-        return found
+        contents = {path: self._checked(load(path)) for path in sorted(self.folder.glob("models-*.skops"))}
+        if any(content["fingerprint"] != self.fingerprint for content in contents.values()):
+            notes.count_restart(self.folder)
+            for path in (*contents, self.folder / FAILED):
+                path.unlink(missing_ok=True)
+            return {}
+        return {
+            number: unpacked(parts)
+            for content in contents.values()
+            for number, parts in zip(content["teachers"], content["models"], strict=True)
+        }
+
+    def _checked(self, content: Any) -> dict[str, Any]:
+        if not isinstance(content, dict) or content.get("kind") != KIND or content.get("settings") != self.settings:
+            raise RecipeError("`checkpoint` must hold teachers of these same settings, or nothing. Got others instead.")
+        return content
 
     def put(self, teacher: int, model: Any) -> None:
         """Keep one more; files are written every few seconds, because each costs a sync."""
@@ -58,7 +71,13 @@ class Shelf:
             return
         numbers = sorted(self._waiting)
         models = [packed(self._waiting[number]) for number in numbers]
-        content = {"kind": KIND, "fingerprint": self.fingerprint, "teachers": numbers, "models": models}
+        content = {
+            "kind": KIND,
+            "settings": self.settings,
+            "fingerprint": self.fingerprint,
+            "teachers": numbers,
+            "models": models,
+        }
         store_private(content, self.folder / f"models-{numbers[0]:06d}-{numbers[-1]:06d}.skops")
         self._waiting, self._due = {}, time.monotonic() + EVERY
 
@@ -72,16 +91,9 @@ class Shelf:
             return {}  # it only informs
 
     def note(self, failed: dict[int, str]) -> None:
-        """Write which teachers failed, for the owner of the private data alone: whole or not at all."""
+        """Write which teachers failed, for the owner of the private data alone."""
         content = {"fingerprint": self.fingerprint, "failed": {str(teacher): failed[teacher] for teacher in sorted(failed)}}
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        beside = self.folder / f".{FAILED}.{os.getpid()}"
-        try:
-            with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
-                json.dump(content, file, indent=1)
-            beside.replace(self.folder / FAILED)
-        finally:
-            beside.unlink(missing_ok=True)
+        notes.write(self.folder / FAILED, content)
 
 
 def fingerprint(settings: dict[str, Any], private: Private, shards: Shards) -> str:
