@@ -24,6 +24,7 @@ from __future__ import annotations
 import csv
 import gzip
 import importlib
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -37,7 +38,7 @@ from tutelage.data import tree
 from tutelage.data.dataset import Private, Public
 from tutelage.data.voxels import IMAGE, MASK, clean_image, clean_mask
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
-from tutelage.privacy.units import Roster
+from tutelage.privacy.units import Roster, spelled
 
 Array = npt.NDArray[Any]
 MODALITIES = ("flair", "t1", "t1ce", "t2")
@@ -90,7 +91,7 @@ class Volumes:
         unlabelled: bool = False,
         guess: bool = True,
     ) -> Volumes:
-        """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names.
+        """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names. A private one may have none.
 
         With `unlabelled` labelsTr may be missing as a whole: a public pool needs no masks.
         """
@@ -99,21 +100,19 @@ class Volumes:
         if unlabelled and images and not (root / "labelsTr").exists():
             patients = _patients(root, images, guess=guess)
             bare = tuple(
-                Scan((images[name],), None, patients[name], number)
+                Scan((images[name],), None, patient, number)
                 for number, name in enumerate(sorted(images), start=1)
-                if name in patients
+                for patient in patients.get(name, ())
             )
             return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, _listed(root, list(images)))
-        if not set(images) & set(masks):
-            raise DataError(
-                "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
-                f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
-                + _elsewhere(root)
-            )
         paired = [name for name in masks if name in images]
+        if not all((root / part).is_dir() for part in ("imagesTr", "labelsTr")):
+            raise DataError(_unpaired(images, masks) + _elsewhere(root))
         patients = _patients(root, paired, guess=guess)
         numbers = {name: number for number, name in enumerate(masks, start=1)}
-        scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(patients))
+        scans = tuple(
+            Scan((images[name],), masks[name], patient, numbers[name]) for name in sorted(patients) for patient in patients[name]
+        )
         faults = _alone(images, masks) + _listed(root, list(masks))
         return cls(scans, _valid_size(size), tuple(labels), root.resolve().name, faults)
 
@@ -129,7 +128,8 @@ class Volumes:
     ) -> Volumes:
         """Find the scans of a BraTS training folder, at any depth (HGG/ and LGG/ in 2018 and 2019), also behind links.
 
-        With `unlabelled` masks may be missing altogether, as BraTS' own validation scans come without.
+        A private folder may have none. With `unlabelled` masks may be missing altogether, as BraTS' own validation scans come
+        without.
         """
         root = _folder(directory)
         if not modalities or not set(modalities) <= set(MODALITIES):
@@ -144,13 +144,14 @@ class Volumes:
                 continue
             which = _told(numbers[path], source)
             try:
-                files = [_present(path.parent, f"{name}_{modality}", which) for modality in modalities]
+                files = [_present(path.parent, name, modality, which) for modality in modalities]
             except DataError as error:
                 faults.append(str(error))
                 continue
-            scans.append(Scan(tuple(files), path if path in masks else None, patients[name], numbers[path]))
+            mask = path if path in masks else None
+            scans += [Scan(tuple(files), mask, patient, numbers[path]) for patient in patients[name]]
         if not found:
-            raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
+            faults.insert(0, f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {source!r} without any instead.")
         return cls(tuple(scans), _valid_size(size), tuple(labels), source, tuple(faults))
 
     def __len__(self) -> int:
@@ -169,7 +170,7 @@ class Volumes:
     @property
     def patients(self) -> Array:
         """Give each scan's patient (scans,)."""
-        return np.array([scan.patient for scan in self.scans])
+        return spelled([scan.patient for scan in self.scans])  # an array is as wide as its longest id
 
     @property
     def labelled(self) -> bool:
@@ -239,17 +240,19 @@ class Volumes:
                 image, mask, odd = self._scan(scan)
                 if len(image) != wide:
                     raise DataError(f"Every volume must have {wide} channels. Got others instead.")
-            except DataError as error:
-                found.setdefault(f"left out: {_rule(str(error))}", []).append(scan.number)
+            except Exception as error:  # what others raise may quote the scan
+                rule = _rule(str(error)) if isinstance(error, DataError) else "Every scan must be readable"
+                found.setdefault(f"left out: {rule}", []).append(scan.number)
                 continue
             for rule in odd:
                 found.setdefault(rule, []).append(scan.number)
             inputs[len(kept)], targets[len(kept)] = image, mask
             kept.append(place)
         notes = {f"{rule}: scans {', '.join(map(str, numbers))}": len(numbers) for rule, numbers in found.items()}
-        notes |= {f"left out: {fault}": 1 for fault in (*self.notes, *self.faults)}
-        units = np.array([self.scans[place].patient for place in kept], dtype=np.str_)
-        return Private(inputs[: len(kept)], targets[: len(kept)], units, "patient", self.source, roster, notes=notes)
+        notes |= {f"of the folder: {fault}": 1 for fault in (*self.notes, *self.faults)}
+        return Private(
+            inputs[: len(kept)], targets[: len(kept)], self.patients[kept], "patient", self.source, roster, notes=notes
+        )
 
     def public(self, *, into: Path | str | None = None) -> Public:
         """Read the scans as public data; without masks where there are none. Anything odd is refused."""
@@ -319,6 +322,8 @@ def _nibabel() -> Any:
 def _load(path: Path, what: str) -> tuple[Array, Array]:
     """Read a volume, its axes turned to right, front and up, and where it lies: (4, 4)."""
     nibabel = _nibabel()
+    if not os.path.isfile(path):  # to open a pipe would wait for whoever writes into it
+        raise DataError(f"Every file must be NIfTI. Got no file for {what} instead.")
     try:
         image = nibabel.as_closest_canonical(_opened(nibabel, path))
         with np.errstate(over="ignore", invalid="ignore"):  # what single precision cannot hold is no finite number then
@@ -368,12 +373,15 @@ def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> tuple[str, 
     sides = (("imagesTr", images, masks), ("labelsTr", masks, images))
     lonely = [(side, _numbers(name not in others for name in own)) for side, own, others in sides]
     listed = " and ".join(f"{numbers} of {side}" for side, numbers in lonely if numbers)
-    if not listed:
-        return ()
+    if listed:
+        return (f"{_unpaired(images, masks)} Without a partner: {listed} (in alphabetical order, counted from 1).",)
+    return () if images else (_unpaired(images, masks),)
+
+
+def _unpaired(images: Mapping[str, Path], masks: Mapping[str, Path]) -> str:
     return (
         "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
-        f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead. "
-        f"Without a partner: {listed} (in alphabetical order, counted from 1).",
+        f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
     )
 
 
@@ -381,7 +389,11 @@ def _listed(root: Path, names: Sequence[str]) -> tuple[str, ...]:
     """Count the lines of patients.csv without a scan, and number the scans without a line."""
     if not listed(root):
         return ()
-    owners, faults = _list(root), []
+    (owners, odd), faults = _list(root), []
+    if odd:
+        faults.append(
+            f"`{_PATIENTS}` must give every scan once, as name,patient in UTF-8. Got {odd} other or repeated lines instead."
+        )
     if extra := sum(name not in names for name in owners):
         faults.append(f"`{_PATIENTS}` must list scans that are there. Got {extra} lines without a scan instead.")
     missing = [name not in owners for name in names]  # in the order of their numbers
@@ -426,26 +438,44 @@ def listed(root: Path | str) -> bool:
     return (Path(root) / _PATIENTS).is_file()
 
 
-def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[str, str]:
+def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[str, tuple[str, ...]]:
     """Tell whose scan each one is: by the folder's own list, if it is on that, or by its name, as public sets have them."""
     if not listed(root):
-        return {name: _whose(name) if guess else name for name in names}
-    owners = _list(root)
+        return {name: (_whose(name) if guess else name,) for name in names}
+    owners, _ = _list(root)
     return {name: owners[name] for name in names if name in owners}
 
 
-def _list(root: Path) -> dict[str, str]:
-    """Read the folder's own list: whose each scan is."""
+def _list(root: Path) -> tuple[dict[str, tuple[str, ...]], int]:
+    """Read the folder's own list: whose each scan is, and how many lines a public list must not have.
+
+    No line changes what another one says: each is read by itself, one that is not name,patient lists nobody, and a scan that is
+    listed for two people is a record of both. Bytes that are not UTF-8 stay what they are, as in names of files.
+    """
     try:
-        with (root / _PATIENTS).open(encoding="utf-8-sig", newline="") as file:  # spreadsheets put a mark before the first name
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:  # some quote what they could not read
-        raise DataError(f"`{_PATIENTS}` must be a readable UTF-8 table. Got {type(error).__name__} instead.") from None
-    rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
-    owners = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
-    if len(owners) < len(rows):
-        raise DataError(f"`{_PATIENTS}` must give every scan once, as name,patient. Got other or repeated lines instead.")
-    return owners
+        text = (root / _PATIENTS).read_bytes().decode("utf-8-sig", "surrogateescape")  # spreadsheets put a mark first
+    except OSError as error:
+        raise DataError(f"`{_PATIENTS}` must be a readable file. Got {type(error).__name__} instead.") from None
+    owners: dict[str, tuple[str, ...]] = {}
+    odd = 0
+    for line in text.split("\n"):
+        cells = _cells(line.rstrip("\r"))
+        if cells == ["name", "patient"] or not line.strip():
+            continue
+        if len(cells) != 2 or not all(cells):
+            odd += 1
+            continue
+        name, patient = cells
+        odd += name in owners or any("\udc80" <= letter <= "\udcff" for letter in line)
+        owners[name] = tuple(dict.fromkeys((*owners.get(name, ()), patient)))
+    return owners, odd
+
+
+def _cells(line: str) -> list[str]:
+    try:
+        return [cell.strip() for row in csv.reader([line]) for cell in row]
+    except csv.Error:  # a cell that is longer than others may be, or a line within a line
+        return []
 
 
 def _whose(name: str) -> str:
@@ -456,11 +486,11 @@ def _whose(name: str) -> str:
     return f"hippocampus patient {(int(side[1]) + 1) // 2}" if side else name
 
 
-def _present(folder: Path, stem: str, which: str) -> Path:
-    path = {name.lower(): found for name, found in _named(folder).items()}.get(stem.lower())
-    if path is not None and path.is_file():
+def _present(folder: Path, name: str, modality: str, which: str) -> Path:
+    """Find a scan's image; its name counts as it is written, because ann and Ann may be two."""
+    path = next((path for path in sorted(folder.glob("*")) if _stem(path.name, f"_{modality}") == name), None)
+    if path is not None and os.path.isfile(path):
         return path
-    modality = stem.rpartition("_")[2]
     raise DataError(f"Every BraTS folder must hold a {modality} volume. Got none for {which} instead.")
 
 
