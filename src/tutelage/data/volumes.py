@@ -21,12 +21,10 @@ folder (of the third image, where there are no masks), in the order of `LC_ALL=C
 
 from __future__ import annotations
 
-import csv
 import gzip
 import importlib
 import os
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -34,7 +32,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.data import tree
+from tutelage.data import owners, tree
 from tutelage.data.dataset import Private, Public
 from tutelage.data.voxels import IMAGE, MASK, clean_image, clean_mask
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
@@ -43,11 +41,6 @@ from tutelage.privacy.units import Roster, spelled
 Array = npt.NDArray[Any]
 MODALITIES = ("flair", "t1", "t1ce", "t2")
 _NIFTI = (".nii.gz", ".nii")
-# Brats18_<site>_<patient>_<visit> in 2017 to 2019; BraTS20_Training_<patient> and BraTS2021_<patient> have no visits.
-_VISIT = re.compile(r"^(brats1[789]_.+)_\d+$", re.IGNORECASE)
-_SIDE = re.compile(r"^hippocampus_(\d+)$", re.IGNORECASE)
-_PATIENTS = "patients.csv"
-_TOLD = 10  # numbers in a message at most
 
 
 @final
@@ -98,22 +91,22 @@ class Volumes:
         root = _folder(directory)
         images, masks = (_named(root / part) for part in ("imagesTr", "labelsTr"))
         if unlabelled and images and not (root / "labelsTr").exists():
-            patients = _patients(root, images, guess=guess)
+            patients = owners.patients(root, images, guess=guess)
             bare = tuple(
                 Scan((images[name],), None, patient, number)
                 for number, name in enumerate(sorted(images), start=1)
                 for patient in patients.get(name, ())
             )
-            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, _listed(root, list(images)))
+            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, owners.faults(root, list(images)))
         paired = [name for name in masks if name in images]
         if not all((root / part).is_dir() for part in ("imagesTr", "labelsTr")):
             raise DataError(_unpaired(images, masks) + _elsewhere(root))
-        patients = _patients(root, paired, guess=guess)
+        patients = owners.patients(root, paired, guess=guess)
         numbers = {name: number for number, name in enumerate(masks, start=1)}
         scans = tuple(
             Scan((images[name],), masks[name], patient, numbers[name]) for name in sorted(patients) for patient in patients[name]
         )
-        faults = _alone(images, masks) + _listed(root, list(masks))
+        faults = _alone(images, masks) + owners.faults(root, list(masks))
         return cls(scans, _valid_size(size), tuple(labels), root.resolve().name, faults)
 
     @classmethod
@@ -138,7 +131,7 @@ class Volumes:
         found = _ending(root, modalities[0]) if unlabelled and not masks else masks
         numbers = {path: number for number, path in enumerate(sorted(found, key=str), start=1)}
         names = [found[path] for path in numbers]
-        patients, scans, faults = _patients(root, names), [], list(_listed(root, names))
+        patients, scans, faults = owners.patients(root, names), [], list(owners.faults(root, names))
         for path, name in found.items():
             if name not in patients:
                 continue
@@ -371,7 +364,7 @@ def _told(number: int, source: str) -> str:
 def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> tuple[str, ...]:
     """Number the files that have no partner."""
     sides = (("imagesTr", images, masks), ("labelsTr", masks, images))
-    lonely = [(side, _numbers(name not in others for name in own)) for side, own, others in sides]
+    lonely = [(side, owners.numbers(name not in others for name in own)) for side, own, others in sides]
     listed = " and ".join(f"{numbers} of {side}" for side, numbers in lonely if numbers)
     if listed:
         return (f"{_unpaired(images, masks)} Without a partner: {listed} (in alphabetical order, counted from 1).",)
@@ -383,32 +376,6 @@ def _unpaired(images: Mapping[str, Path], masks: Mapping[str, Path]) -> str:
         "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
         f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
     )
-
-
-def _listed(root: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Count the lines of patients.csv without a scan, and number the scans without a line."""
-    if not listed(root):
-        return ()
-    (owners, odd), faults = _list(root), []
-    if odd:
-        faults.append(
-            f"`{_PATIENTS}` must give every scan once, as name,patient in UTF-8. Got {odd} other or repeated lines instead."
-        )
-    if extra := sum(name not in names for name in owners):
-        faults.append(f"`{_PATIENTS}` must list scans that are there. Got {extra} lines without a scan instead.")
-    missing = [name not in owners for name in names]  # in the order of their numbers
-    if any(missing):
-        faults.append(
-            f"`{_PATIENTS}` must give every scan once, as name,patient. Got {sum(missing)} scans that it does not name, numbers "
-            f"{_numbers(missing)} of the sorted folder, instead."
-        )
-    return tuple(faults)
-
-
-def _numbers(chosen: Iterable[bool]) -> str:
-    """List the places that are chosen, from 1: the first few of them."""
-    places = [str(number) for number, one in enumerate(chosen, start=1) if one]
-    return ", ".join([*places[:_TOLD], *(["..."] if len(places) > _TOLD else [])])
 
 
 def _elsewhere(root: Path) -> str:
@@ -431,59 +398,6 @@ def _named(folder: Path) -> dict[str, Path]:
         if (stem := _stem(path.name)) is not None:
             found.setdefault(stem, path)
     return found
-
-
-def listed(root: Path | str) -> bool:
-    """Tell whether a folder says itself whose scans are whose."""
-    return (Path(root) / _PATIENTS).is_file()
-
-
-def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[str, tuple[str, ...]]:
-    """Tell whose scan each one is: by the folder's own list, if it is on that, or by its name, as public sets have them."""
-    if not listed(root):
-        return {name: (_whose(name) if guess else name,) for name in names}
-    owners, _ = _list(root)
-    return {name: owners[name] for name in names if name in owners}
-
-
-def _list(root: Path) -> tuple[dict[str, tuple[str, ...]], int]:
-    """Read the folder's own list: whose each scan is, and how many lines a public list must not have.
-
-    No line changes what another one says: each is read by itself, one that is not name,patient lists nobody, and a scan that is
-    listed for two people is a record of both. Bytes that are not UTF-8 stay what they are, as in names of files.
-    """
-    try:
-        text = (root / _PATIENTS).read_bytes().decode("utf-8-sig", "surrogateescape")  # spreadsheets put a mark first
-    except OSError as error:
-        raise DataError(f"`{_PATIENTS}` must be a readable file. Got {type(error).__name__} instead.") from None
-    owners: dict[str, tuple[str, ...]] = {}
-    odd = 0
-    for line in text.split("\n"):
-        cells = _cells(line.rstrip("\r"))
-        if cells == ["name", "patient"] or not line.strip():
-            continue
-        if len(cells) != 2 or not all(cells):
-            odd += 1
-            continue
-        name, patient = cells
-        odd += name in owners or any("\udc80" <= letter <= "\udcff" for letter in line)
-        owners[name] = tuple(dict.fromkeys((*owners.get(name, ()), patient)))
-    return owners, odd
-
-
-def _cells(line: str) -> list[str]:
-    try:
-        return [cell.strip() for row in csv.reader([line]) for cell in row]
-    except csv.Error:  # a cell that is longer than others may be, or a line within a line
-        return []
-
-
-def _whose(name: str) -> str:
-    """Read a patient out of a name of the public sets."""
-    if visit := _VISIT.match(name):
-        return visit[1].lower()  # as the pattern reads it
-    side = _SIDE.match(name)
-    return f"hippocampus patient {(int(side[1]) + 1) // 2}" if side else name
 
 
 def _present(folder: Path, name: str, modality: str, which: str) -> Path:

@@ -27,8 +27,9 @@ from tutelage.data import presets, rosters
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import POOL, PRIVATE
 from tutelage.data.mapped import HELD
+from tutelage.data.owners import listed
 from tutelage.data.scenes import Scenes
-from tutelage.data.volumes import Scan, Volumes, listed
+from tutelage.data.volumes import Scan, Volumes
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.units import Roster, spelled
 from tutelage.recipes.sections import placed, unknown
