@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -75,6 +76,20 @@ def test_an_absent_unit_keeps_an_empty_place() -> None:
     images, labels = drawn(private, 2)
     assert not images[1].any()
     assert not labels[1].any()
+
+
+@pytest.mark.parametrize("shape", [(), (8, 8)])
+def test_nobody_at_all_keeps_every_place(shape: tuple[int, ...]) -> None:
+    """A blank record was the first of none: an error after the charge, because nobody was there."""
+    for count, units in ((0, []), (2, ["x", "y"])):
+        nobody = Private.of(
+            np.ones((count, 1, 8, 8), np.float32), np.ones((count, *shape), np.int64), units=units, unit="patient"
+        )
+        private = replace(nobody, roster=Roster.of(list("abc")))
+        images, targets = drawn(private, 2)
+        assert (images.shape, targets.shape) == ((3, 2, 1, 8, 8), (3, 2, *shape))
+        assert not images.any()
+        assert not targets.any()
 
 
 def test_the_number_of_units_must_be_public() -> None:

@@ -268,6 +268,15 @@ def test_one_bad_label_changes_nothing_but_its_own_part(book: Any) -> None:
         plan._trained(built(WIDE, seed=0, device=CPU), Cohort.of(private, device=CPU), plan.event(8), None)
 
 
+def test_nobody_present_is_a_model_all_the_same(book: Any) -> None:
+    """An error after the charge told whether anybody was there."""
+    private = Private.of(np.ones((4, 64), np.float32), np.zeros(4, np.int64), unit="patient")[:0]
+    with book(8.0) as ledger:
+        fitted = DPSGD(WIDE, **FINE, steps=2).fit(private, ledger=ledger)
+        assert ledger.totals()
+    assert all(np.isfinite(np.asarray(value)).all() for value in fitted.state.values())
+
+
 def test_the_number_of_units_must_be_public(book: Any) -> None:
     private = Private.of(np.ones((4, 64), np.float32), np.arange(4) % 2, units=list("abcd"), unit="patient")
     with book(8.0) as ledger:

@@ -112,6 +112,15 @@ def test_one_bad_label_changes_nothing_but_its_own_part(book: Any) -> None:
         assert ledger.totals()
 
 
+def test_nobody_present_is_a_model_all_the_same(book: Any) -> None:
+    """An error after the charge told whether anybody was there."""
+    private = Private.of(np.ones((4, 64), np.float32), np.zeros(4, np.int64), unit="patient")[:0]
+    with book(8.0) as ledger:
+        fitted = NoisyFedAvg(WIDE, **FINE, rounds=2).fit(private, ledger=ledger)
+        assert sum(count for _, count in ledger.totals()) == 2
+    assert all(np.isfinite(np.asarray(value)).all() for value in fitted.state.values())
+
+
 @pytest.mark.parametrize("rate", [1.0, 0.5])
 def test_the_model_carries_the_noise_that_was_charged(rate: float, book: Any) -> None:
     chance = np.random.default_rng(0)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -203,3 +204,17 @@ def test_says_so_where_pillow_is_not_installed(clinic, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(DataError, match="pip install pillow"):
         read_folder(clinic)
+
+
+def test_no_private_file_of_any_kind_stops_a_folder(clinic):
+    """A link to itself raised an error, and a pipe waited for ever."""
+    before = private_from_folder(clinic, unit="patient", **DECLARED)
+    folder = clinic / "benign"
+    (folder / "carl_01.png").symlink_to("carl_01.png")
+    for number in range(60):
+        (folder / f"dora_{number}.png").symlink_to(f"dora_{number + 1}.png")
+    os.mkfifo(folder / "emil_01.png")
+    (clinic / "loop").symlink_to("loop")
+    after = private_from_folder(clinic, unit="patient", **DECLARED)
+    assert after.units.tolist() == before.units.tolist()
+    np.testing.assert_array_equal(after.inputs, before.inputs)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import os
+import sys
 from pathlib import Path
 
 from tutelage.data.tree import files
@@ -50,3 +53,26 @@ def test_rings_outside_end_too(tmp_path: Path) -> None:
     (tmp_path / "root" / "link").symlink_to(tmp_path / "store")
     (tmp_path / "store" / "deep" / "back").symlink_to(tmp_path / "store")
     assert found(tmp_path / "root") == ["a", "link/b", "link/deep/c"]
+
+
+def test_what_is_no_file_is_left_out_and_stops_nothing(tmp_path: Path) -> None:
+    """Each of these raised an error before, or waited for a writer that never came."""
+    laid(tmp_path / "root", "a", "one/b")
+    root = tmp_path / "root" / "one"
+    (root / "self").symlink_to("self")
+    (root / "nowhere").symlink_to(tmp_path / "nothing")
+    for number in range(60):
+        (root / f"chain{number:02d}").symlink_to(f"chain{number + 1:02d}")
+    os.mkfifo(root / "pipe")
+    assert found(tmp_path / "root") == ["a", "one/b"]
+
+
+def test_a_folder_deeper_than_calls_may_be_is_walked(tmp_path: Path) -> None:
+    laid(tmp_path / "root", "a", "/".join(["d"] * 200) + "/b")
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(len(inspect.stack()) + 100)
+    try:
+        names = [path.name for path in files(tmp_path / "root")]
+    finally:
+        sys.setrecursionlimit(before)
+    assert names == ["a", "b"]

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+import csv
+import os
 import shutil
 import stat
+import struct
 from pathlib import Path
 
 import nibabel
 import numpy as np
 import pytest
 
+from tutelage.data.dataset import Private
 from tutelage.data.volumes import MODALITIES, Scan, Volumes, fitted, normalised
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.privacy.units import Roster
@@ -84,14 +88,14 @@ def test_public_scans_need_no_masks(tmp_path: Path) -> None:
         bare.private()
     (tmp_path / "labelsTr").mkdir()  # masks that are missing one by one are a mistake
     with pytest.raises(DataError, match="must hold imagesTr and labelsTr"):
-        Volumes.decathlon(tmp_path, size=(6, 6, 6), unlabelled=True)
+        Volumes.decathlon(tmp_path, size=(6, 6, 6), unlabelled=True).intact()
 
 
 def test_brats_scans_without_masks_are_found_by_their_images(tmp_path: Path) -> None:
     names = ("BraTS2021_00000", "BraTS2021_00002")
     brats(tmp_path, names, without="seg")
     with pytest.raises(DataError, match=r"must hold BraTS folders with \*_seg"):
-        Volumes.brats(tmp_path, size=(6, 6, 5))
+        Volumes.brats(tmp_path, size=(6, 6, 5)).intact()
     bare = Volumes.brats(tmp_path, size=(6, 6, 5), unlabelled=True)
     assert (bare.labelled, bare.patients.tolist()) == (False, list(names))
     assert bare.public().inputs.shape == (2, 4, 6, 6, 5)
@@ -230,7 +234,7 @@ def test_refusals_name_no_patient(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="Got 0 images and 0 masks"):
         Volumes.decathlon(tmp_path, size=(4, 4, 4))
     with pytest.raises(DataError, match="without any instead"):
-        Volumes.brats(tmp_path)
+        Volumes.brats(tmp_path).public()
     with pytest.raises(RecipeError, match="`size` must"):
         Volumes.decathlon(task(tmp_path), size=(4, 4))  # type: ignore[arg-type]
     (tmp_path / "imagesTr" / "organ_001.nii.gz").write_bytes(b"not an image")
@@ -338,12 +342,11 @@ def test_a_list_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
     assert set(Volumes.decathlon(tmp_path, size=(8, 8, 8)).patients) == {"Ann", "Ben"}
 
 
-def test_a_list_in_another_alphabet_is_refused_without_a_name(tmp_path: Path) -> None:
+def test_a_public_list_in_another_alphabet_is_refused_without_a_name(tmp_path: Path) -> None:
     task(tmp_path)
     (tmp_path / "patients.csv").write_bytes("organ_000,Ré\n".encode("cp1252"))
-    with pytest.raises(DataError, match=r"must be a readable UTF-8 table\. Got UnicodeDecodeError instead\.$") as caught:
-        Volumes.decathlon(tmp_path, size=(8, 8, 8))
-    assert caught.value.__suppress_context__
+    with pytest.raises(DataError, match=r"as name,patient in UTF-8\. Got 1 other or repeated lines instead\.$"):
+        Volumes.decathlon(tmp_path, size=(8, 8, 8)).public()
 
 
 def test_the_folder_says_whose_brats_scans_they_are(tmp_path: Path) -> None:
@@ -510,3 +513,140 @@ def test_what_is_missing_in_a_private_folder_is_absent_and_noted(tmp_path: Path)
     private = Volumes.brats(heads, size=(6, 6, 5)).private()
     assert private.units.tolist() == ["BraTS2021_00002"]
     assert "must hold a t2 volume. Got none for scan 1" in " ".join(private.notes)
+
+
+# ── what no private patient decides for others ────────────────────────────────────────────────────────────────────────
+
+
+ODD_LINES = {
+    "a stray quote": b'organ_00,"p0',
+    "a blank cell": b"organ_00,",
+    "a comma in a name": b"organ_00,Doe, Jane",
+    "a line twice": b"organ_00,p0\norgan_00,p0",
+    "a second patient": b"organ_00,p0\norgan_00,q0",
+    "another's scan": b"organ_00,p0\norgan_01,p0",
+    "another scan": b"organ_00,p0\norgan_99,p0",
+    "a Latin-1 letter": "organ_00,Ré".encode("latin-1"),
+    "a very long id": b"organ_00," + b"p" * 200_000,
+    "a long id": b"organ_00," + b"p" * 100_000,
+    "no line": b"",
+    "a line within a line": b"organ_00,p\r0",
+    "a quote over two lines": b'organ_00,"p0\nand more"',
+    "a zero": b"organ_00,p\0",
+}
+
+
+def clinic(root: Path, count: int) -> Path:
+    for number in range(count):
+        image = np.random.default_rng(number).normal(size=(4, 4, 4)).astype(np.float32)
+        for part, values in (("imagesTr", image), ("labelsTr", (image > 0).astype(np.uint8))):
+            save(root / part / f"organ_{number:02d}.nii", values)
+    return root
+
+
+def owners(root: Path, first: bytes, count: int) -> Path:
+    lines = [first, *(f"organ_{number:02d},p{number}".encode() for number in range(1, count))]
+    (root / "patients.csv").write_bytes(b"name,patient\n" + b"\n".join(lines) + b"\n")
+    return root
+
+
+def shards(private: Private) -> list[list[tuple[str, bytes, bytes]]]:
+    return [
+        [(private.units[i], private.inputs[i].tobytes(), private.targets[i].tobytes()) for i in part]
+        for part in private.split(20).indices
+    ]
+
+
+@pytest.mark.parametrize("line", ODD_LINES.values(), ids=ODD_LINES)
+def test_one_patient_s_line_moves_that_patient_s_records_alone(tmp_path: Path, line: bytes) -> None:
+    """Whatever the first of 30 patients writes into the list, every other patient's records stay in their shard."""
+    root = clinic(tmp_path, 30)
+    before, after = (shards(Volumes.decathlon(owners(root, one, 30), size=(4, 4, 4)).private()) for one in (b"organ_00,p0", line))
+    others = {f"p{number}" for number in range(1, 30)}
+    for old, new in zip(before, after, strict=True):
+        assert [row for row in old if row[0] in others] == [row for row in new if row[0] in others]
+    assert sum(len(part) for part in after) >= 29
+    assert len(Volumes.decathlon(root, size=(4, 4, 4)).private(into=tmp_path / "private")) >= 29
+
+
+def test_the_reading_before_lets_one_quote_take_all_others_along() -> None:
+    """Broken twin: a quoted cell ran across lines, so that 59 of 60 people were gone, or the folder was refused."""
+    lines = ["name,patient", 'organ_00,"p0', *(f"organ_{number:02d},p{number}" for number in range(1, 60))]
+    rows = [row for row in csv.reader(lines) if row]
+    assert len(rows) == 2
+    assert len(rows[1]) == 2
+
+
+def test_a_private_scan_of_two_patients_is_a_record_of_both(tmp_path: Path) -> None:
+    volumes = Volumes.decathlon(owners(clinic(tmp_path, 3), b"organ_00,p0\norgan_00,q0", 3), size=(4, 4, 4))
+    private = volumes.private()
+    assert private.units.tolist() == ["p0", "q0", "p1", "p2"]
+    np.testing.assert_array_equal(private.inputs[0], private.inputs[1])
+    assert "Got 1 other or repeated lines" in " ".join(private.notes)
+    with pytest.raises(DataError, match="Got 1 other or repeated lines"):
+        volumes.public()
+
+
+def test_a_private_folder_may_be_empty_and_a_public_one_not(tmp_path: Path) -> None:
+    for part in ("imagesTr", "labelsTr"):
+        (tmp_path / "task" / part).mkdir(parents=True)
+    (tmp_path / "heads").mkdir()
+    for found in (Volumes.decathlon(tmp_path / "task", size=(4, 4, 4)), Volumes.brats(tmp_path / "heads", size=(4, 4, 4))):
+        private = found.private(channels=2)
+        assert private.inputs.shape == (0, 2, 4, 4, 4)
+        assert [len(part) for part in private.split(3).indices] == [0, 0, 0]
+        with pytest.raises(DataError, match="`directory` must hold"):
+            found.public()
+
+
+def damaged(path: Path, how: str) -> None:
+    """Spoil an image (8, 8, 8) in a way of its own."""
+    if how == "no channels":
+        content = bytearray(path.read_bytes())
+        struct.pack_into("<8h", content, 40, 4, 4, 4, 4, 0, 1, 1, 1)
+        path.write_bytes(content)
+        return
+    path.unlink()
+    if how == "a link to itself":
+        path.symlink_to(path.name)
+    elif how == "a chain of links":
+        for number in range(60):
+            (path.parent / f".{number}").symlink_to(f".{number + 1}")
+        path.symlink_to(".0")
+    elif how == "a pipe":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+
+
+@pytest.mark.parametrize("how", ["no channels", "a link to itself", "a chain of links", "a pipe", "a folder"])
+@pytest.mark.parametrize("layout", ["decathlon", "brats"])
+def test_no_private_file_of_any_kind_stops_a_folder(tmp_path: Path, layout: str, how: str) -> None:
+    if layout == "decathlon":
+        damaged(clinic(tmp_path, 3) / "imagesTr" / "organ_01.nii", how)
+        found = Volumes.decathlon(tmp_path, size=(4, 4, 4))
+    else:
+        names = ("BraTS2021_00001", "BraTS2021_00002", "BraTS2021_00003")
+        damaged(brats(tmp_path, names) / names[1] / f"{names[1]}_t1.nii.gz", how)
+        found = Volumes.brats(tmp_path, size=(4, 4, 4))
+    private = found.private()
+    assert [unit[-1] for unit in private.units.tolist()] == (["0", "2"] if layout == "decathlon" else ["1", "3"])
+    assert any("left out" in note or "of the folder" in note for note in private.notes)
+
+
+def test_no_scan_takes_an_image_of_somebody_whose_name_differs_by_case(tmp_path: Path) -> None:
+    brats(tmp_path, ("Ann",))
+    image = tmp_path / "Ann" / "Ann_t1.nii.gz"
+    image.rename(tmp_path / "x.nii.gz").rename(image.with_name("ann_t1.nii.gz"))
+    assert len(Volumes.brats(tmp_path, size=(6, 6, 5)).private(channels=4)) == 0
+
+
+def test_what_others_raise_about_a_private_scan_is_not_quoted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = Volumes.decathlon(clinic(tmp_path, 2), size=(4, 4, 4))
+
+    def broken(volume: np.ndarray) -> np.ndarray:
+        raise ValueError("Ms Smith")
+
+    monkeypatch.setattr("tutelage.data.volumes.normalised", broken)
+    private = found.private()
+    assert dict(private.notes) == {"left out: Every scan must be readable: scans 1, 2": 2}

@@ -399,6 +399,32 @@ def test_a_pool_needs_no_masks_where_the_test_has_a_folder(decathlon: Callable[[
         run(recipe, tmp_path / "bare", **how)
 
 
+@pytest.mark.parametrize("left", ["not listed", "no files"])
+@pytest.mark.parametrize("roster", [True, False])
+def test_nobody_private_is_a_release_all_the_same(
+    decathlon: Callable[[int], Path], tmp_path: Path, left: str, roster: bool
+) -> None:
+    """An error told everybody that the last scan was gone."""
+    whole, places = decathlon(8), {"clinic": range(2), "pool": range(2, 5), "test": range(5, 8)}
+    for folder, numbers in places.items():
+        for part in ("imagesTr", "labelsTr"):
+            (tmp_path / folder / part).mkdir(parents=True)
+            for number in numbers if folder != "clinic" or left == "not listed" else ():
+                shutil.copy(whole / part / f"h_{number:03d}.nii.gz", tmp_path / folder / part)
+    (tmp_path / "clinic" / "patients.csv").write_text("name,patient\nh_000,\n", encoding="utf-8")
+    (tmp_path / "clinic" / "roster.txt").write_text("a\nb\nc\nd\n", encoding="utf-8")
+    text = scans().replace('"hippocampus"', f'"nifti"\npublic_directory = "{tmp_path / "pool"}"', 1)
+    text = text.replace("private = 4\n", "").replace("public = 2\n", "").replace("test = 2\n", "")
+    text = text if roster else text.replace('roster = "roster.txt"\n', "")
+    done = run(parse(recipe_of(text, tmp_path)), tmp_path / "run", data=tmp_path / "clinic", device="cpu", engine="sequential")
+    assert verify(done.folder).against_private_book
+    notes = json.loads(done.folder.inside_data.read_text(encoding="utf-8"))
+    assert "Got 1 other or repeated lines" in json.dumps(notes)
+    assert "repeated lines" not in "".join(
+        path.read_text(encoding="utf-8", errors="replace") for path in done.folder.release.rglob("*") if path.is_file()
+    )
+
+
 @pytest.fixture
 def decathlon(tmp_path: Path) -> Callable[[int], Path]:
     """Write a small task: a ball somewhere in every volume."""

@@ -92,18 +92,66 @@ def test_counts_without_a_roster_are_refused_from_the_recipe_alone() -> None:
     sets._check_folders(section(public_data=None, roster=None, public_directory="p"))
 
 
-@pytest.mark.parametrize("how", ["links", "copies"])
-def test_people_of_two_folders_are_refused(tmp_path: Path, how: str) -> None:
-    private = scans(tmp_path / "private", PEOPLE)
-    public = tmp_path / "public"
-    if how == "links":
-        public.mkdir()
-        for part in ("imagesTr", "labelsTr"):
-            (public / part).symlink_to(private / part)
-    else:
-        shutil.copytree(private, public)
-    with pytest.raises(DataError, match="must hold different people"):
+@pytest.mark.parametrize("how", ["a name", "a list", "a link", "a mask"])
+def test_a_private_scan_of_somebody_public_is_left_out_and_stops_nothing(tmp_path: Path, how: str) -> None:
+    """The rule before refused the run: one private person decided it, by a name or a link."""
+    private, public = scans(tmp_path / "private", PEOPLE[:4]), scans(tmp_path / "public", PEOPLE[4:])
+    if how == "a list":
+        listed = [*(f"{name},{name}" for name in PEOPLE[1:4]), f"{PEOPLE[0]},{PEOPLE[5]}"]
+        (private / "patients.csv").write_text("\n".join(listed))
+    for part in ("imagesTr", "labelsTr") if how == "a name" else ():
+        (private / part / f"{PEOPLE[0]}.nii.gz").rename(private / part / f"{PEOPLE[5]}.nii.gz")
+    if how in ("a link", "a mask"):
+        place = Path("imagesTr" if how == "a link" else "labelsTr") / f"{PEOPLE[0]}.nii.gz"
+        (private / place).unlink()
+        (private / place).symlink_to(public / place.with_name(f"{PEOPLE[5]}.nii.gz"))
+    keys = {"public_directory": str(public)}
+    (found, _), *_ = sets._divided(section(**keys), Volumes.decathlon, private, 0, None)
+    assert found.patients.tolist() == PEOPLE[1:4]
+    number = 4 if how == "a name" else 1
+    said = " ".join(found.private(channels=1).notes)
+    assert f"left out, of a file or a patient's name that is public: scans {number}" in said
+    assert "person" not in said
+    assert divided(private, **keys)[1:] == divided(scans(tmp_path / "others", []), **keys)[1:]
+
+
+def test_a_scan_of_the_pool_that_a_private_person_claims_too_stays_public(tmp_path: Path) -> None:
+    folder, roster = scans(tmp_path / "all", PEOPLE), Roster.of(PEOPLE)
+    private, public, test = divided(folder, roster=roster)
+    one, asked = sorted(private)[0], sorted(public)[0]
+    lines = [f"{name},{name}" for name in PEOPLE if name != one]
+    (folder / "patients.csv").write_text("\n".join([*lines, f"{asked},{one}"]))
+    assert divided(folder, roster=roster) == [private - {one}, public, test]
+
+
+def test_nobody_private_is_no_reason_to_stop(tmp_path: Path) -> None:
+    none, public = scans(tmp_path / "private", []), scans(tmp_path / "public", PEOPLE)
+    given = section(set="nifti", silhouettes=None, public_directory=str(public), public_data=None)
+    private, asked, tested = sets.load(given, none, seed=0)
+    assert (private.inputs.shape, len(asked), len(tested)) == ((0, 1, 4, 4, 4), 3, 2)
+
+
+def test_a_public_folder_that_leads_into_the_private_one_is_refused(tmp_path: Path) -> None:
+    private, public = scans(tmp_path / "private", PEOPLE), tmp_path / "public"
+    public.mkdir()
+    for part in ("imagesTr", "labelsTr"):
+        (public / part).symlink_to(private / part)
+    with pytest.raises(DataError, match=r"must not lead into `data\.directory`"):
         divided(private, public_directory=str(public))
+
+
+@pytest.mark.parametrize("how", ["links", "copies"])
+def test_people_of_two_public_folders_are_refused(tmp_path: Path, how: str) -> None:
+    private, public = scans(tmp_path / "private", PEOPLE[:4]), scans(tmp_path / "public", PEOPLE[4:])
+    test = tmp_path / "test"
+    if how == "links":
+        test.mkdir()
+        for part in ("imagesTr", "labelsTr"):
+            (test / part).symlink_to(public / part)
+    else:
+        shutil.copytree(public, test)
+    with pytest.raises(DataError, match="must hold different people"):
+        divided(private, public_directory=str(public), test_directory=str(test))
 
 
 def test_people_of_pool_and_test_are_refused(tmp_path: Path) -> None:

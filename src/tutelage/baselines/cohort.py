@@ -55,7 +55,7 @@ class Cohort:
         inputs, targets = as_inputs(private.inputs), _targets(private.targets)
         _check_size(inputs, targets)
         # One blank record more: what the views of an empty place show, before they are left out.
-        inputs, targets = (torch.cat([tensor[order], torch.zeros_like(tensor[:1])]) for tensor in (inputs, targets))
+        inputs, targets = (torch.cat([tensor[order], tensor.new_zeros(1, *tensor.shape[1:])]) for tensor in (inputs, targets))
         starts = torch.from_numpy(np.where(counts > 0, np.cumsum(counts) - counts, len(order)))
         return cls(inputs.to(device), targets.to(device), starts.to(device), torch.from_numpy(counts).to(device))
 

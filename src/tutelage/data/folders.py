@@ -12,6 +12,7 @@ Messages number files instead of naming them: a file's name may be a patient's.
 from __future__ import annotations
 
 import importlib
+import os
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
@@ -81,7 +82,9 @@ def read_folder(
     sides = size if isinstance(size, (tuple, list)) else ()
     if size is not None and not (len(sides) == 2 and all(isinstance(side, int) and side >= 1 for side in sides)):
         raise RecipeError(f"`size` must be (height, width), two whole numbers ≥ 1. Got {size!r} instead.")
-    found = sorted(p.name for p in root.iterdir() if p.is_dir() and not p.name.startswith("."))  # hidden ones are some tool's
+    found = sorted(
+        p.name for p in root.iterdir() if os.path.isdir(p) and not p.name.startswith(".")
+    )  # hidden ones are some tool's
     labels = tuple(classes) if classes is not None else tuple(found)
     files = [(path, target) for target, label in enumerate(labels) for path in _images(root / label, links)]
     if private is None:
@@ -115,7 +118,7 @@ def _check_folders(root: Path, labels: Sequence[str], files: Sequence[Path]) -> 
 
 def _inside_link(root: Path, path: Path) -> bool:
     """Tell a link that ends inside the folder that it is in. This is a function of the path alone, not of who else is there."""
-    real, base = path.resolve(), root.resolve()
+    real, base = Path(os.path.realpath(path)), Path(os.path.realpath(root))
     return base in real.parents and real != base / path.relative_to(root)
 
 

@@ -15,25 +15,33 @@ def files(root: Path, *, links: bool = True) -> list[Path]:
     depend on another patient's.
     """
     real = os.path.realpath(root)
-    return sorted(_below(os.fspath(root), [real], real, links))
+    return sorted(_below(os.fspath(root), real, links))
 
 
-def _below(place: str, chain: list[str], root: str, links: bool) -> Iterator[Path]:
-    """Walk a folder; `chain` holds the real folders on the way here, so that a ring of links ends."""
-    try:
-        entries = sorted(os.scandir(place), key=lambda entry: entry.name)
-    except OSError:  # a folder that may not be looked into holds nothing
-        return
-    for entry in entries:
-        if entry.name.startswith("."):
+def _below(place: str, root: str, links: bool) -> Iterator[Path]:
+    """Walk a folder. What is neither a folder nor a file, such as a pipe, or a link that ends nowhere, is left out."""
+    ahead: list[tuple[str, tuple[str, ...]]] = [(place, (root,))]  # with the real folders on the way: a ring of links ends
+    while ahead:  # no call for every level: a file may lie deeper than Python goes
+        place, chain = ahead.pop()
+        try:
+            entries = list(os.scandir(place))
+        except OSError:  # a folder that may not be looked into holds nothing
             continue
-        if not entry.is_dir():
-            yield Path(entry.path)
-            continue
-        real = os.path.realpath(entry.path)
-        if entry.is_symlink() and (not links or _holds(real, root) or _holds(root, real) or real in chain):
-            continue
-        yield from _below(entry.path, [*chain, real], root, links)
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            try:
+                folder, file = entry.is_dir(), entry.is_file()
+            except OSError:  # a link to itself, or one more than the system follows
+                continue
+            if file:
+                yield Path(entry.path)
+            if not folder:
+                continue
+            real = os.path.realpath(entry.path)
+            if entry.is_symlink() and (not links or _holds(real, root) or _holds(root, real) or real in chain):
+                continue
+            ahead.append((entry.path, (*chain, real)))
 
 
 def _holds(above: str, inside: str) -> bool:

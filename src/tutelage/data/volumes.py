@@ -21,11 +21,10 @@ folder (of the third image, where there are no masks), in the order of `LC_ALL=C
 
 from __future__ import annotations
 
-import csv
 import gzip
 import importlib
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, final
@@ -33,20 +32,15 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.data import tree
+from tutelage.data import owners, tree
 from tutelage.data.dataset import Private, Public
 from tutelage.data.voxels import IMAGE, MASK, clean_image, clean_mask
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
-from tutelage.privacy.units import Roster
+from tutelage.privacy.units import Roster, spelled
 
 Array = npt.NDArray[Any]
 MODALITIES = ("flair", "t1", "t1ce", "t2")
 _NIFTI = (".nii.gz", ".nii")
-# Brats18_<site>_<patient>_<visit> in 2017 to 2019; BraTS20_Training_<patient> and BraTS2021_<patient> have no visits.
-_VISIT = re.compile(r"^(brats1[789]_.+)_\d+$", re.IGNORECASE)
-_SIDE = re.compile(r"^hippocampus_(\d+)$", re.IGNORECASE)
-_PATIENTS = "patients.csv"
-_TOLD = 10  # numbers in a message at most
 
 
 @final
@@ -90,31 +84,29 @@ class Volumes:
         unlabelled: bool = False,
         guess: bool = True,
     ) -> Volumes:
-        """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names.
+        """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names. A private one may have none.
 
         With `unlabelled` labelsTr may be missing as a whole: a public pool needs no masks.
         """
         root = _folder(directory)
         images, masks = (_named(root / part) for part in ("imagesTr", "labelsTr"))
         if unlabelled and images and not (root / "labelsTr").exists():
-            patients = _patients(root, images, guess=guess)
+            patients = owners.patients(root, images, guess=guess)
             bare = tuple(
-                Scan((images[name],), None, patients[name], number)
+                Scan((images[name],), None, patient, number)
                 for number, name in enumerate(sorted(images), start=1)
-                if name in patients
+                for patient in patients.get(name, ())
             )
-            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, _listed(root, list(images)))
-        if not set(images) & set(masks):
-            raise DataError(
-                "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
-                f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
-                + _elsewhere(root)
-            )
+            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, owners.faults(root, list(images)))
         paired = [name for name in masks if name in images]
-        patients = _patients(root, paired, guess=guess)
+        if not all((root / part).is_dir() for part in ("imagesTr", "labelsTr")):
+            raise DataError(_unpaired(images, masks) + _elsewhere(root))
+        patients = owners.patients(root, paired, guess=guess)
         numbers = {name: number for number, name in enumerate(masks, start=1)}
-        scans = tuple(Scan((images[name],), masks[name], patients[name], numbers[name]) for name in sorted(patients))
-        faults = _alone(images, masks) + _listed(root, list(masks))
+        scans = tuple(
+            Scan((images[name],), masks[name], patient, numbers[name]) for name in sorted(patients) for patient in patients[name]
+        )
+        faults = _alone(images, masks) + owners.faults(root, list(masks))
         return cls(scans, _valid_size(size), tuple(labels), root.resolve().name, faults)
 
     @classmethod
@@ -129,7 +121,8 @@ class Volumes:
     ) -> Volumes:
         """Find the scans of a BraTS training folder, at any depth (HGG/ and LGG/ in 2018 and 2019), also behind links.
 
-        With `unlabelled` masks may be missing altogether, as BraTS' own validation scans come without.
+        A private folder may have none. With `unlabelled` masks may be missing altogether, as BraTS' own validation scans come
+        without.
         """
         root = _folder(directory)
         if not modalities or not set(modalities) <= set(MODALITIES):
@@ -138,19 +131,20 @@ class Volumes:
         found = _ending(root, modalities[0]) if unlabelled and not masks else masks
         numbers = {path: number for number, path in enumerate(sorted(found, key=str), start=1)}
         names = [found[path] for path in numbers]
-        patients, scans, faults = _patients(root, names), [], list(_listed(root, names))
+        patients, scans, faults = owners.patients(root, names), [], list(owners.faults(root, names))
         for path, name in found.items():
             if name not in patients:
                 continue
             which = _told(numbers[path], source)
             try:
-                files = [_present(path.parent, f"{name}_{modality}", which) for modality in modalities]
+                files = [_present(path.parent, name, modality, which) for modality in modalities]
             except DataError as error:
                 faults.append(str(error))
                 continue
-            scans.append(Scan(tuple(files), path if path in masks else None, patients[name], numbers[path]))
+            mask = path if path in masks else None
+            scans += [Scan(tuple(files), mask, patient, numbers[path]) for patient in patients[name]]
         if not found:
-            raise DataError(f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {str(root)!r} without any instead.")
+            faults.insert(0, f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {source!r} without any instead.")
         return cls(tuple(scans), _valid_size(size), tuple(labels), source, tuple(faults))
 
     def __len__(self) -> int:
@@ -169,7 +163,7 @@ class Volumes:
     @property
     def patients(self) -> Array:
         """Give each scan's patient (scans,)."""
-        return np.array([scan.patient for scan in self.scans])
+        return spelled([scan.patient for scan in self.scans])  # an array is as wide as its longest id
 
     @property
     def labelled(self) -> bool:
@@ -239,17 +233,19 @@ class Volumes:
                 image, mask, odd = self._scan(scan)
                 if len(image) != wide:
                     raise DataError(f"Every volume must have {wide} channels. Got others instead.")
-            except DataError as error:
-                found.setdefault(f"left out: {_rule(str(error))}", []).append(scan.number)
+            except Exception as error:  # what others raise may quote the scan
+                rule = _rule(str(error)) if isinstance(error, DataError) else "Every scan must be readable"
+                found.setdefault(f"left out: {rule}", []).append(scan.number)
                 continue
             for rule in odd:
                 found.setdefault(rule, []).append(scan.number)
             inputs[len(kept)], targets[len(kept)] = image, mask
             kept.append(place)
         notes = {f"{rule}: scans {', '.join(map(str, numbers))}": len(numbers) for rule, numbers in found.items()}
-        notes |= {f"left out: {fault}": 1 for fault in (*self.notes, *self.faults)}
-        units = np.array([self.scans[place].patient for place in kept], dtype=np.str_)
-        return Private(inputs[: len(kept)], targets[: len(kept)], units, "patient", self.source, roster, notes=notes)
+        notes |= {f"of the folder: {fault}": 1 for fault in (*self.notes, *self.faults)}
+        return Private(
+            inputs[: len(kept)], targets[: len(kept)], self.patients[kept], "patient", self.source, roster, notes=notes
+        )
 
     def public(self, *, into: Path | str | None = None) -> Public:
         """Read the scans as public data; without masks where there are none. Anything odd is refused."""
@@ -319,6 +315,8 @@ def _nibabel() -> Any:
 def _load(path: Path, what: str) -> tuple[Array, Array]:
     """Read a volume, its axes turned to right, front and up, and its affine map (4, 4)."""
     nibabel = _nibabel()
+    if not os.path.isfile(path):  # to open a pipe would wait for whoever writes into it
+        raise DataError(f"Every file must be NIfTI. Got no file for {what} instead.")
     try:
         image = nibabel.as_closest_canonical(_opened(nibabel, path))
         with np.errstate(over="ignore", invalid="ignore"):  # what single precision cannot hold is no finite number then
@@ -366,37 +364,18 @@ def _told(number: int, source: str) -> str:
 def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> tuple[str, ...]:
     """Number the files that have no partner."""
     sides = (("imagesTr", images, masks), ("labelsTr", masks, images))
-    lonely = [(side, _numbers(name not in others for name in own)) for side, own, others in sides]
+    lonely = [(side, owners.numbers(name not in others for name in own)) for side, own, others in sides]
     listed = " and ".join(f"{numbers} of {side}" for side, numbers in lonely if numbers)
-    if not listed:
-        return ()
+    if listed:
+        return (f"{_unpaired(images, masks)} Without a partner: {listed} (in alphabetical order, counted from 1).",)
+    return () if images else (_unpaired(images, masks),)
+
+
+def _unpaired(images: Mapping[str, Path], masks: Mapping[str, Path]) -> str:
     return (
         "`directory` must hold imagesTr and labelsTr with NIfTI files of the same names. "
-        f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead. "
-        f"Without a partner: {listed} (in alphabetical order, counted from 1).",
+        f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
     )
-
-
-def _listed(root: Path, names: Sequence[str]) -> tuple[str, ...]:
-    """Count the lines of patients.csv without a scan, and number the scans without a line."""
-    if not listed(root):
-        return ()
-    owners, faults = _list(root), []
-    if extra := sum(name not in names for name in owners):
-        faults.append(f"`{_PATIENTS}` must list scans that are there. Got {extra} lines without a scan instead.")
-    missing = [name not in owners for name in names]  # in the order of their numbers
-    if any(missing):
-        faults.append(
-            f"`{_PATIENTS}` must give every scan once, as name,patient. Got {sum(missing)} scans that it does not name, numbers "
-            f"{_numbers(missing)} of the sorted folder, instead."
-        )
-    return tuple(faults)
-
-
-def _numbers(chosen: Iterable[bool]) -> str:
-    """List the places that are chosen, from 1: the first few of them."""
-    places = [str(number) for number, one in enumerate(chosen, start=1) if one]
-    return ", ".join([*places[:_TOLD], *(["..."] if len(places) > _TOLD else [])])
 
 
 def _elsewhere(root: Path) -> str:
@@ -421,49 +400,11 @@ def _named(folder: Path) -> dict[str, Path]:
     return found
 
 
-def listed(root: Path | str) -> bool:
-    """Tell whether a folder says itself whose scans are whose."""
-    return (Path(root) / _PATIENTS).is_file()
-
-
-def _patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[str, str]:
-    """Tell whose scan each one is: by the folder's own list, if it is on that, or by its name, as public sets have them."""
-    if not listed(root):
-        return {name: _whose(name) if guess else name for name in names}
-    owners = _list(root)
-    return {name: owners[name] for name in names if name in owners}
-
-
-def _list(root: Path) -> dict[str, str]:
-    """Read the folder's own list: whose each scan is."""
-    try:
-        with (root / _PATIENTS).open(encoding="utf-8-sig", newline="") as file:  # spreadsheets put a mark before the first name
-            rows = [[cell.strip() for cell in row] for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:  # some quote what they could not read
-        raise DataError(f"`{_PATIENTS}` must be a readable UTF-8 table. Got {type(error).__name__} instead.") from None
-    rows = rows[1:] if rows[:1] == [["name", "patient"]] else rows
-    owners = {row[0]: row[1] for row in rows if len(row) == 2 and all(row)}
-    if len(owners) < len(rows):
-        raise DataError(
-            f"`{_PATIENTS}` must have one line name,patient for every scan, and no others. "
-            f"Got {len(rows) - len(owners)} lines of another form, or for a scan that has one already, instead."
-        )
-    return owners
-
-
-def _whose(name: str) -> str:
-    """Read a patient out of a name of the public sets."""
-    if visit := _VISIT.match(name):
-        return visit[1].lower()  # as the pattern reads it
-    side = _SIDE.match(name)
-    return f"hippocampus patient {(int(side[1]) + 1) // 2}" if side else name
-
-
-def _present(folder: Path, stem: str, which: str) -> Path:
-    path = {name.lower(): found for name, found in _named(folder).items()}.get(stem.lower())
-    if path is not None and path.is_file():
+def _present(folder: Path, name: str, modality: str, which: str) -> Path:
+    """Find a scan's image; its name counts as it is written, because ann and Ann may be two."""
+    path = next((path for path in sorted(folder.glob("*")) if _stem(path.name, f"_{modality}") == name), None)
+    if path is not None and os.path.isfile(path):
         return path
-    modality = stem.rpartition("_")[2]
     raise DataError(f"Every BraTS folder must hold a {modality} volume. Got none for {which} instead.")
 
 

@@ -13,9 +13,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, final
@@ -26,8 +27,9 @@ from tutelage.data import presets, rosters
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import POOL, PRIVATE
 from tutelage.data.mapped import HELD
+from tutelage.data.owners import listed
 from tutelage.data.scenes import Scenes
-from tutelage.data.volumes import Volumes, listed
+from tutelage.data.volumes import Scan, Volumes
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.units import Roster, spelled
 from tutelage.recipes.sections import placed, unknown
@@ -295,13 +297,15 @@ def _divided(
         own, *rest = _parts(roster.ids.tolist(), [private, *others], seed, "roster")
         everyone = find(directory)
         public, test = (_chosen(everyone, part, "directory") for part in rest)
-        return _listed(everyone, roster, own), public, test
+        found, roster = _listed(everyone, roster, own)
+        return (_apart(found, [public, test]), roster), public, test
     bare = section.test_directory is not None  # the pool needs no masks; where the test is drawn from it, it does
     folders = [find(directory), find(section.public_directory, unlabelled=bare).intact()]
     folders += [find(section.test_directory).intact()] if bare else []
-    _check_apart(folders)
+    _check_apart(directory, folders[1:])
+    everyone = _apart(folders[0], folders[1:])
     own = [] if roster is None else _parts(roster.ids.tolist(), [private], seed, "roster")[0]
-    first = (folders[0], None) if roster is None else _listed(folders[0], roster, own)
+    first = (everyone, None) if roster is None else _listed(everyone, roster, own)
     if section.test_directory is None:
         key = "public_directory"
         public, test = (_chosen(folders[1], part, key) for part in _parts(_people(folders[1]), others, seed, key))
@@ -333,18 +337,40 @@ def _chosen(volumes: Volumes, part: Sequence[str], key: str) -> Volumes:
     return volumes[found]
 
 
-def _check_apart(folders: Sequence[Volumes]) -> None:
-    """Refuse folders that share a file or a person: links and copies have paths of their own."""
+def _check_apart(directory: Path | str, folders: Sequence[Volumes]) -> None:
+    """Refuse public folders that share a file or a person, or lead into the private one. No private scan has a say in it."""
+    home = Path(os.path.realpath(directory))
+    if any(home in Path(path).parents for volumes in folders for path in _files(volumes.scans)):
+        raise DataError(
+            "`public_directory` and `test_directory` must not lead into `data.directory`. Got links there instead: what they "
+            "hold is shown in the release."
+        )
     for number, volumes in enumerate(folders):
-        files = {path.resolve() for scan in volumes.scans for path in scan.files}
         for other in folders[:number]:
-            alike = {path.resolve() for scan in other.scans for path in scan.files} & files
-            if alike or set(other.patients) & set(volumes.patients):
+            if _files(other.scans) & _files(volumes.scans) or set(_people(other)) & set(_people(volumes)):
                 raise DataError(
-                    "`data.directory`, `public_directory` and `test_directory` must hold different people. Got scans, or "
-                    "patients' names, that two of them share instead. Where different people have one name, patients.csv tells "
-                    "them apart."
+                    "`public_directory` and `test_directory` must hold different people. Got scans, or patients' names, that "
+                    "both have instead. Where different people have one name, patients.csv tells them apart."
                 )
+
+
+def _apart(volumes: Volumes, public: Sequence[Volumes]) -> Volumes:
+    """Leave out private scans of a file or a patient's name that is public. Each is judged by itself: none stops a run."""
+    files = _files([scan for other in public for scan in other.scans])
+    people = {name for other in public for name in _people(other)}
+    names = volumes.patients.tolist()
+    kept = [name not in people and not files & _files([scan]) for scan, name in zip(volumes.scans, names, strict=True)]
+    gone = [scan.number for scan, stays in zip(volumes.scans, kept, strict=True) if not stays]
+    chosen = volumes[np.flatnonzero(kept)]
+    if not gone:
+        return chosen
+    note = f"left out, of a file or a patient's name that is public: scans {', '.join(map(str, gone))}"
+    return replace(chosen, notes=(*chosen.notes, note))
+
+
+def _files(scans: Sequence[Scan]) -> set[str]:
+    """Name files where they are, behind all links."""
+    return {os.path.realpath(path) for scan in scans for path in scan.files}
 
 
 def _parts(people: Sequence[str], counts: Sequence[int | None], seed: int, key: str) -> list[list[str]]:
@@ -364,7 +390,7 @@ def _parts(people: Sequence[str], counts: Sequence[int | None], seed: int, key: 
 
 def _read(volumes: Volumes, kept: Path | None, read: Callable[[Path | None], Any]) -> Any:
     """Read scans to memory, or to files that are mapped where they are larger than that."""
-    expected = 4 * len(volumes) * math.prod(volumes.size) * len(volumes.scans[0].images)
+    expected = 4 * math.prod(volumes.size) * sum(len(scan.images) for scan in volumes.scans)  # there may be none
     if kept is None or expected <= HELD:
         return read(None)
     kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
