@@ -135,7 +135,7 @@ def read_claim(path: Path) -> dict[str, Any]:
 # ── rows of the ledger ────────────────────────────────────────────────────────────────────────────────────────────────
 
 _BODIES = {
-    "charge": {"event", "count", "run"},
+    "charge": {"event", "count", "nonce", "run"},
     "release": {"count", "dtype", "shape", "sha256", "run"},
     "start": {"run", "plan"},
 }

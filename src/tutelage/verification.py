@@ -101,9 +101,10 @@ def verify(run: str | os.PathLike[str] | RunFolder) -> Verdict:
 def verify_together(runs: Sequence[str | os.PathLike[str] | RunFolder]) -> tuple[list[Verdict], Together]:
     """Check several releases, each by itself and all together: they must share one ledger, within its budget."""
     found = [_verified(run) for run in runs]
-    verdicts, ledgers = [verdict for verdict, _ in found], [rows for _, rows in found]
+    verdicts, ledgers = [verdict for verdict, _, _ in found], [rows for _, rows, _ in found]
     longest = max(ledgers, key=len)
-    if any(rows != longest[: len(rows)] for rows in ledgers):
+    apart = {verdict.manifest for verdict, _, own in found if own}  # a run's own ledger speaks about no other release
+    if len(apart) > 1 or any(rows != longest[: len(rows)] for rows in ledgers):
         total, delta = (sum(getattr(verdict, name) for verdict in verdicts) for name in ("claimed_epsilon", "delta"))
         raise LedgerError(
             "releases must share one ledger to be checked together. Got several ledgers instead: if they are of the same data, "
@@ -113,7 +114,7 @@ def verify_together(runs: Sequence[str | os.PathLike[str] | RunFolder]) -> tuple
     return verdicts, Together(_price(_tallied(longest), budget.delta)[1], budget.epsilon, budget.delta)
 
 
-def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[Entry]]:
+def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[Entry], bool]:
     folder = (run if isinstance(run, RunFolder) else RunFolder(run)).existing()
     claim = read_claim(folder.guarantee)
     files, digest = manifest.check(folder.published)
@@ -144,7 +145,7 @@ def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[En
         number(claim["epsilon"]), again, claim["delta"], claim["quotes"], len(rows), events, rows[-1].hash, digest,
         opinion.accountant, inside, unbound(claim, files),
     )  # fmt: skip
-    return verdict, rows
+    return verdict, rows, claim["ledger"] == "own"
 
 
 def _check_inside(known: list[Entry], rows: list[Entry], run: str, digest: str) -> None:
