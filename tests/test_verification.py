@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import os
@@ -392,6 +393,39 @@ def test_a_copy_with_a_new_chain_is_read(runs: dict[str, RunFolder], tmp_path: P
     assert verify(rechained(runs["gnmax"], tmp_path / "copy", lambda rows: rows)).events > 0
 
 
+SAMPLED = {
+    "kind": "Sampled",
+    "event": {"kind": "Gaussian", "sensitivity": 1.0, "sigma": 50.0},
+    "rate": 0.01,
+    "sampler": "fixed",
+    "size": 1,
+    "population": 100,
+}
+
+
+def altered(kind: str, change: dict[str, Any], rows: list[Entry]) -> list[Entry]:
+    """Change fields of every row of a kind (`...` leaves one out), after a note has been added."""
+    noted = [
+        *rows,
+        replace(rows[-1], kind="note", body={"remark": "x", "missing": None, "rate": 0.5, "run": rows[1].body["run"]}),
+    ]
+    made = [{name: value for name, value in {**row.body, **change}.items() if value is not ...} for row in noted]
+    return [replace(row, body=body) if row.kind == kind else row for row, body in zip(noted, made, strict=True)]
+
+
+def test_a_note_of_public_facts_is_read(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    folder = rechained(runs["gnmax"], tmp_path / "copy", functools.partial(altered, "note", {"more": True, "number": 3}))
+    assert verify(folder).events > 0
+
+
+@pytest.mark.parametrize("spelled", [{"votes": True}, {"votes": 1.0}, {"count": 30.0}])
+def test_events_are_what_the_book_says_to_the_letter(runs: dict[str, RunFolder], tmp_path: Path, spelled: dict[str, Any]) -> None:
+    [stated] = json.loads(runs["gnmax"].guarantee.read_text(encoding="utf-8"))["events"]
+    assert {**stated, **spelled} == stated  # the twin: what Python takes for equal
+    with pytest.raises(LedgerError, match="must list the book's events"):
+        verify(spoilt(runs["gnmax"], tmp_path / "copy", events=[{**stated, **spelled}]))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -404,7 +438,47 @@ def test_a_copy_with_a_new_chain_is_read(runs: dict[str, RunFolder], tmp_path: P
         (lambda rows: [*rows, rows[0]], "rows must be starts, charges, releases and notes"),
         (
             lambda rows: [replace(row, body={**row.body, "count": -1}) if row.kind == "release" else row for row in rows],
-            "count ≥ 0",
+            "must hold what a ledger writes",
+        ),
+        *(
+            (functools.partial(altered, kind, change), "must hold what a ledger writes|must belong to a run started before")
+            for kind, change in (
+                ("open", {"schema": 1}),
+                ("open", {"schema": 2.0}),
+                ("open", {"remark": "public data, no guarantee needed"}),
+                ("open", {"run": "gnmax"}),
+                ("open", {"ledger": "x"}),
+                ("open", {"ledger": ...}),
+                ("open", {"epsilon": "8.0"}),
+                ("open", {"epsilon": [8.0, 9.0]}),
+                ("open", {"unit_teachers": True}),
+                ("start", {"run": ["x"]}),
+                ("start", {"plan": ["x"]}),
+                ("start", {"at": "noon"}),
+                ("charge", {"nonce": ...}),
+                ("charge", {"nonce": "0" * 31 + "g"}),
+                ("charge", {"count": 1.0}),
+                ("release", {"dtype": {"a": [1]}}),
+                ("release", {"dtype": "|O8"}),
+                ("release", {"shape": "x"}),
+                ("release", {"shape": [-1]}),
+                ("release", {"sha256": None}),
+                ("note", {"declared": [1]}),
+                ("note", {"declared": 5}),
+                ("note", {"declared": None}),
+                ("note", {"patients": ["Ann", "Bob"]}),
+                ("note", {"run": ...}),
+            )
+        ),
+        (
+            functools.partial(altered, "charge", {"event": {**SAMPLED, "sampler": "poisson"}}),
+            "proved for replace-one books. Got 'poisson'",
+        ),
+        (
+            lambda rows: altered(
+                "charge", {"event": SAMPLED}, [*rows[:2], replace(rows[1], body={**rows[1].body, "plan": "b"}), *rows[2:]]
+            ),
+            "must be in a book of one run with one plan",
         ),
     ],
 )

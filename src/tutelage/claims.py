@@ -16,12 +16,17 @@ import numpy as np
 from tutelage.data.provenance import SHOWN
 from tutelage.guarantee import EXCEPTED, INTENDED, SCHEMA, opened_with, planned, protects, statement, warned
 from tutelage.privacy.errors import Error, LedgerError
+from tutelage.privacy.events import NonPrivate, Sampled
 from tutelage.privacy.files import read_json, reading
-from tutelage.privacy.ledger import Entry
+from tutelage.privacy.ledger import SCHEMA as LEDGER_SCHEMA
+from tutelage.privacy.ledger import Entry, charges
+from tutelage.privacy.units import Adjacency
 from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG
 
 FIGURES = ("epsilon", "data_independent_epsilon", "budget_epsilon", "delta", "mu", "implied_tpr_at_fpr_0.001")
 _HASH = re.compile(r"[0-9a-f]{64}")
+_RANDOM = re.compile(r"[0-9a-f]{32}")
+_DTYPE = re.compile(r"[<|][biuf][1-9][0-9]?")
 _ALIGNMENT = re.compile(r"alignment-[0-9a-f]{12}\.npz")
 _BEHIND = frozenset((*CONTROLS, *CORRECTED, *INHERITED, *STRONG, *STAGES))
 
@@ -134,33 +139,89 @@ def read_claim(path: Path) -> dict[str, Any]:
 
 # ── rows of the ledger ────────────────────────────────────────────────────────────────────────────────────────────────
 
-_BODIES = {
-    "charge": {"event", "count", "nonce", "run"},
-    "release": {"count", "dtype", "shape", "sha256", "run"},
-    "start": {"run", "plan"},
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, float) and value > 0
+
+
+def _is_random(value: Any) -> bool:
+    return isinstance(value, str) and bool(_RANDOM.fullmatch(value))
+
+
+#: Every field of a row, and what it may hold. A note has any public facts beside its run.
+_BODIES: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "open": {
+        "schema": lambda value: value == LEDGER_SCHEMA and _is_count(value),
+        "ledger": _is_random,
+        "epsilon": _is_share,
+        "delta": _is_share,
+        "unit": _is_text,
+        "unit_teachers": _is_count,
+        "adjacency": _is_text,
+    },
+    "start": {"run": _is_named, "plan": _is_named},
+    "charge": {"event": _is_table, "count": _is_count, "nonce": _is_random, "run": _is_text},
+    "release": {
+        "count": _is_count,
+        "dtype": lambda value: isinstance(value, str) and bool(_DTYPE.fullmatch(value)),
+        "shape": lambda value: isinstance(value, list) and all(map(_is_count, value)),
+        "sha256": _is_hash,
+        "run": _is_text,
+    },
 }
+_FACT = (str, int, float, type(None))
 
 
 def check_rows(rows: list[Entry]) -> None:
     """Refuse rows that no ledger writes, and more answers than had been charged for when they were released."""
-    with reading("book.jsonl", "book", error=LedgerError):
-        opened_with(rows)
     charged = released = 0
-    for row in rows[1:]:
-        if row.kind not in (*_BODIES, "note"):
+    for row in rows:
+        if row.kind not in ("start", "charge", "release", "note") and row is not rows[0]:
             raise LedgerError(
-                f"the book's rows must be starts, charges, releases and notes. Got another at row {row.seq} instead."
+                f"the book's rows must be starts, charges, releases and notes. Got another at row {row.seq!a} instead."
             )
-        if row.kind != "note" and set(row.body) != _BODIES[row.kind]:
-            raise LedgerError(f"the book's rows must have their fields and no others. Got others at row {row.seq} instead.")
+        if not (_is_count(row.seq) and _is_body(row)):
+            raise LedgerError(f"the book's rows must hold what a ledger writes. Got something else at row {row.seq!a} instead.")
         count = row.body["count"] if row.kind in ("charge", "release") else 0
-        if not _is_count(count):
-            raise LedgerError(f"a release must hold a count ≥ 0. Got another at row {row.seq} instead.")
         charged, released = charged + count * (row.kind == "charge"), released + count * (row.kind == "release")
         if released > charged:
             raise LedgerError(
                 f"every answer must be charged for before it is released. Got more answers at row {row.seq} instead."
             )
+    with reading("book.jsonl", "book", error=LedgerError):
+        budget = opened_with(rows)
+        _check_sampled(rows, budget.adjacency)
+
+
+def _is_body(row: Entry) -> bool:
+    if row.kind == "note":
+        named = _is_text(row.body.get("run")) and _is_text(row.body.get("declared", ""))
+        return named and all(isinstance(fact, _FACT) for fact in row.body.values())
+    checks = _BODIES[row.kind]
+    return set(row.body) == set(checks) and all(check(row.body[name]) for name, check in checks.items())
+
+
+def _check_sampled(rows: list[Entry], adjacency: Adjacency) -> None:
+    """Refuse sampled events where no theorem covers them, as a ledger does when they are charged."""
+    proved = {"poisson": Adjacency.ADD_REMOVE, "fixed": Adjacency.REPLACE_ONE}
+    plans: dict[str, set[str]] = {}
+    runs, sampled = set[str](), False
+    for row in rows:
+        if row.kind == "start":
+            plans.setdefault(row.body["run"], set()).add(row.body["plan"])
+        for event, _ in charges([row]):
+            runs.add(run := row.body["run"])
+            sampled |= isinstance(event, Sampled)
+            if isinstance(event, Sampled) and proved[event.sampler] != adjacency:
+                raise LedgerError(f"a sampled event must be proved for {adjacency} books. Got {event.sampler!r} instead.")
+            if sampled and not isinstance(event, NonPrivate) and (len(runs) > 1 or len(plans.get(run, ())) > 1):
+                raise LedgerError(
+                    f"sampled events must be in a book of one run with one plan. Got another at row {row.seq} instead."
+                )
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -20,6 +20,7 @@ from scipy import special
 from tutelage import manifest
 from tutelage.claims import FIGURES, check_files, check_rows, check_words, number, read_claim, unbound
 from tutelage.guarantee import counted, later, opened_with
+from tutelage.privacy.entries import canonical
 from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import (
     Event,
@@ -120,6 +121,7 @@ def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[En
     files, digest = manifest.check(folder.published)
     rows = read_lines(folder.exported_book)
     check_chain(rows)
+    check_rows(rows)
     if rows[-1].hash != claim["ledger_head"]:
         raise LedgerError(
             "the book must end at the row that guarantee.json names. Got another end (rows missing or added) instead."
@@ -128,7 +130,6 @@ def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[En
     if inside:
         with folder.opened() as ledger:
             _check_inside(ledger.entries(), rows, claim["run"], digest)
-    check_rows(rows)
     for name, written in _OPENING.items():
         if claim[name] != rows[0].body[written]:
             raise LedgerError(f"`{name}` must be what the book was opened with. Got {claim[name]!r} instead.")
@@ -190,9 +191,8 @@ def _check_room(rows: list[Entry], pairs: list[tuple[Event, int]]) -> None:
 
 
 def _check_events(claim: dict[str, Any], pairs: list[tuple[Event, int]]) -> None:
-    booked = [{**to_record(event), "count": count} for event, count in pairs]
-    stated = claim["events"]
-    if len(stated) != len(booked) or any(event not in stated for event in booked):
+    booked = [canonical({**to_record(event), "count": count}) for event, count in pairs]  # texts: 1 is not True, nor 1.0
+    if sorted(booked) != sorted(map(canonical, claim["events"])):
         raise LedgerError("guarantee.json must list the book's events. Got others instead.")
 
 
