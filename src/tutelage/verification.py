@@ -48,6 +48,9 @@ _WRITTEN = 1e-5
 _GRIDS = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 _ROUNDING = 1e-4  # of ε: a grid that costs no more is fine enough. Far below the tolerance, since the estimate is a rough one
 
+#: What is priced on a grid has at most so many events, and so large a budget. Beyond, a grid takes minutes or all memory.
+_MOST, _LARGEST = 10**7, 1e5
+
 _OPENING = {"budget_epsilon": "epsilon"} | {name: name for name in ("delta", "unit", "unit_teachers", "adjacency")}
 
 Price = Callable[[float], float]  # δ to ε, never below the true one
@@ -117,6 +120,7 @@ def verify_together(runs: Sequence[str | os.PathLike[str] | RunFolder]) -> tuple
 
 def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[Entry], bool]:
     folder = (run if isinstance(run, RunFolder) else RunFolder(run)).existing()
+    manifest.check_sizes(folder.published)
     claim = read_claim(folder.guarantee)
     files, digest = manifest.check(folder.published)
     rows = read_lines(folder.exported_book)
@@ -128,7 +132,7 @@ def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[En
         )
     inside = folder.holds_book
     if inside:
-        with folder.opened() as ledger:
+        with folder.copied() as ledger:
             _check_inside(ledger.entries(), rows, claim["run"], digest)
     for name, written in _OPENING.items():
         if claim[name] != rows[0].body[written]:
@@ -136,6 +140,7 @@ def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[En
     pairs = _tallied(rows)
     _check_events(claim, pairs)
     _check_room(rows, pairs)
+    _check_size(rows, pairs)
     opinion, again = _price(pairs, claim["delta"])
     with pricing():
         _check_figures(claim, rows, pairs, opinion, again)
@@ -188,6 +193,18 @@ def _check_room(rows: list[Entry], pairs: list[tuple[Event, int]]) -> None:
         budget = opened_with(rows)
         if budget.exceeded(pairs):
             raise LedgerError(f"the book must not cost more than its budget, {budget.epsilon:g}. Got more instead.")
+
+
+def _check_size(rows: list[Entry], pairs: list[tuple[Event, int]]) -> None:
+    """Refuse what no grid of bearable size prices. Gaussian answers need no grid."""
+    if all(_noise_multiplier(event) is not None for event, _ in pairs):
+        return
+    count, epsilon = sum(count for _, count in pairs), opened_with(rows).epsilon
+    if count > _MOST or epsilon > _LARGEST:
+        raise LedgerError(
+            f"a book whose answers are not all Gaussian must have at most {_MOST:,} events and ε = {_LARGEST:,.0f}. "
+            f"Got {count:,} and {epsilon:g}, which cannot be checked, instead."
+        )
 
 
 def _check_events(claim: dict[str, Any], pairs: list[tuple[Event, int]]) -> None:
