@@ -49,7 +49,7 @@ _GRIDS = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 _ROUNDING = 1e-4  # of ε: a grid that costs no more is fine enough. Far below the tolerance, since the estimate is a rough one
 
 #: What is priced on a grid has at most so many events, and so large a budget. Beyond, a grid takes minutes or all memory.
-_MOST, _LARGEST = 10**7, 1e5
+_MOST, _LARGEST = 10**6, 1e5
 
 _OPENING = {"budget_epsilon": "epsilon"} | {name: name for name in ("delta", "unit", "unit_teachers", "adjacency")}
 
