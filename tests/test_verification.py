@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import io
 import json
 import math
 import os
 import shutil
 import time
+import zipfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -22,7 +25,7 @@ from tests.walk.tiny import Killed, forged, kill_after, tiny_run
 import tutelage as tt
 from tutelage import guarantee as guarantees
 from tutelage import manifest, verification
-from tutelage.claims import number
+from tutelage.claims import _masks, number
 from tutelage.guarantee import guarantee, intended, opened_with, planned, statement, warned
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
@@ -322,11 +325,11 @@ LARGE: dict[str, tuple[float, list[tuple[Event, int]]]] = {
 }
 
 
-def finished(root: Path, pairs: list[tuple[Event, int]]) -> RunFolder:
+def finished(root: Path, pairs: list[tuple[Event, int]], epsilon: float = 2e4) -> RunFolder:
     """Publish a run that was charged for these events, without having asked anything."""
     folder = RunFolder(root).create()
     about = intended(task="labels", adaptive=False, units=None, roster=None, shards="given", ledger="own")
-    with Ledger(folder.book, tt.Budget(2e4, 1e-7)) as ledger:
+    with Ledger(folder.book, tt.Budget(epsilon, 1e-7)) as ledger:
         ledger.begin("run", plan=planned(about))
         for event, count in pairs:
             ledger.charge(event, count=count)
@@ -334,6 +337,7 @@ def finished(root: Path, pairs: list[tuple[Event, int]]) -> RunFolder:
         guarantees.write(guarantee(ledger.entries(), run="run", about=about), folder.guarantee)
         folder.labels.write_text("public_record,label,source\n", encoding="utf-8")
         folder.scores.write_text("{}", encoding="utf-8")
+        (folder.release / "student.txt").write_text("knows nothing", encoding="utf-8")
         folder.publish(ledger)
     return folder
 
@@ -392,6 +396,39 @@ def test_a_copy_with_a_new_chain_is_read(runs: dict[str, RunFolder], tmp_path: P
     assert verify(rechained(runs["gnmax"], tmp_path / "copy", lambda rows: rows)).events > 0
 
 
+SAMPLED = {
+    "kind": "Sampled",
+    "event": {"kind": "Gaussian", "sensitivity": 1.0, "sigma": 50.0},
+    "rate": 0.01,
+    "sampler": "fixed",
+    "size": 1,
+    "population": 100,
+}
+
+
+def altered(kind: str, change: dict[str, Any], rows: list[Entry]) -> list[Entry]:
+    """Change fields of every row of a kind (`...` leaves one out), after a note has been added."""
+    noted = [
+        *rows,
+        replace(rows[-1], kind="note", body={"remark": "x", "missing": None, "rate": 0.5, "run": rows[1].body["run"]}),
+    ]
+    made = [{name: value for name, value in {**row.body, **change}.items() if value is not ...} for row in noted]
+    return [replace(row, body=body) if row.kind == kind else row for row, body in zip(noted, made, strict=True)]
+
+
+def test_a_note_of_public_facts_is_read(runs: dict[str, RunFolder], tmp_path: Path) -> None:
+    folder = rechained(runs["gnmax"], tmp_path / "copy", functools.partial(altered, "note", {"more": True, "number": 3}))
+    assert verify(folder).events > 0
+
+
+@pytest.mark.parametrize("spelled", [{"votes": True}, {"votes": 1.0}, {"count": 30.0}])
+def test_events_are_what_the_book_says_to_the_letter(runs: dict[str, RunFolder], tmp_path: Path, spelled: dict[str, Any]) -> None:
+    [stated] = json.loads(runs["gnmax"].guarantee.read_text(encoding="utf-8"))["events"]
+    assert {**stated, **spelled} == stated  # the twin: what Python takes for equal
+    with pytest.raises(LedgerError, match="must list the book's events"):
+        verify(spoilt(runs["gnmax"], tmp_path / "copy", events=[{**stated, **spelled}]))
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
@@ -404,7 +441,47 @@ def test_a_copy_with_a_new_chain_is_read(runs: dict[str, RunFolder], tmp_path: P
         (lambda rows: [*rows, rows[0]], "rows must be starts, charges, releases and notes"),
         (
             lambda rows: [replace(row, body={**row.body, "count": -1}) if row.kind == "release" else row for row in rows],
-            "count ≥ 0",
+            "must hold what a ledger writes",
+        ),
+        *(
+            (functools.partial(altered, kind, change), "must hold what a ledger writes|must belong to a run started before")
+            for kind, change in (
+                ("open", {"schema": 1}),
+                ("open", {"schema": 2.0}),
+                ("open", {"remark": "public data, no guarantee needed"}),
+                ("open", {"run": "gnmax"}),
+                ("open", {"ledger": "x"}),
+                ("open", {"ledger": ...}),
+                ("open", {"epsilon": "8.0"}),
+                ("open", {"epsilon": [8.0, 9.0]}),
+                ("open", {"unit_teachers": True}),
+                ("start", {"run": ["x"]}),
+                ("start", {"plan": ["x"]}),
+                ("start", {"at": "noon"}),
+                ("charge", {"nonce": ...}),
+                ("charge", {"nonce": "0" * 31 + "g"}),
+                ("charge", {"count": 1.0}),
+                ("release", {"dtype": {"a": [1]}}),
+                ("release", {"dtype": "|O8"}),
+                ("release", {"shape": "x"}),
+                ("release", {"shape": [-1]}),
+                ("release", {"sha256": None}),
+                ("note", {"declared": [1]}),
+                ("note", {"declared": 5}),
+                ("note", {"declared": None}),
+                ("note", {"patients": ["Ann", "Bob"]}),
+                ("note", {"run": ...}),
+            )
+        ),
+        (
+            functools.partial(altered, "charge", {"event": {**SAMPLED, "sampler": "poisson"}}),
+            "proved for replace-one books. Got 'poisson'",
+        ),
+        (
+            lambda rows: altered(
+                "charge", {"event": SAMPLED}, [*rows[:2], replace(rows[1], body={**rows[1].body, "plan": "b"}), *rows[2:]]
+            ),
+            "must be in a book of one run with one plan",
         ),
     ],
 )
@@ -436,3 +513,85 @@ def test_figures_that_no_mechanism_has_are_refused_in_a_sentence(
     folder = rechained(runs["gnmax"], tmp_path / "copy", wild, events=[{**stated, "scale": scale}])
     with pytest.raises(LedgerError):
         verify(folder)
+
+
+# ── what could take all time or memory ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("twin", [False, True])
+@pytest.mark.parametrize(("epsilon", "count"), [(8.0, 10**6 + 1), (2e5, 1)])
+def test_what_no_grid_can_price_is_refused_before_it_is_priced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: bool, epsilon: float, count: int
+) -> None:
+    priced: list[int] = []
+
+    def price(pairs: list[tuple[Event, int]], delta: float) -> Any:
+        priced.append(1)
+        raise LedgerError("a grid was made")
+
+    folder = finished(tmp_path / "run", [(Laplace(1.0, 1e9), count)], epsilon)
+    monkeypatch.setattr(verification, "_price", price)
+    if twin:
+        monkeypatch.setattr(verification, "_check_size", lambda *_: None)
+    with pytest.raises(LedgerError, match="a grid was made" if twin else "must have at most 1,000,000 events and ε = 100,000"):
+        verify(folder)
+    assert len(priced) == twin
+
+
+def test_many_gaussian_answers_need_no_grid(tmp_path: Path) -> None:
+    assert verify(finished(tmp_path / "run", [(Gaussian(1.0, 1e6), 10**8)], 2e5)).events == 10**8
+
+
+def packed(path: Path, **members: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("_npy", ".npy"), content)
+    return path
+
+
+def array(values: Any, shape: tuple[int, ...] | None = None) -> bytes:
+    """Write an array as .npy, maybe with another shape in its header."""
+    made, content = np.asarray(values), io.BytesIO()
+    header = {"descr": made.dtype.str, "fortran_order": False, "shape": made.shape if shape is None else shape}
+    np.lib.format.write_array_header_1_0(content, header)
+    return content.getvalue() + made.tobytes()
+
+
+MASKS, CHOSEN = np.ones((3, 4, 4), np.float16), np.arange(3)
+
+
+def test_masks_are_counted(tmp_path: Path) -> None:
+    assert _masks(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 3) == 3
+    assert _masks(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 2) == 3
+    np.savez_compressed(tmp_path / "own.npz", chosen=CHOSEN, masks=MASKS)
+    assert _masks(tmp_path / "own.npz", 3) == 3
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"masks_npy": array(np.ones((500, 4, 4), np.float16), (3, 4, 4))},  # 497 masks that nobody counts
+        {"masks_npy": array(np.ones((0, 4, 4), np.float16), (3, 4, 4))},
+        {"chosen_npy": array([-1.5, 0.0, 1e9])},
+        {"chosen_npy": array([-1, 0, 1])},
+        {"chosen_npy": array([0, 0, 1])},
+        {"chosen_npy": array([[0, 1, 2]])},
+        {"chosen_npy": array([0, 1, 2, 3])},
+        {"more_npy": b"raw votes"},
+    ],
+)
+def test_masks_beyond_those_that_are_counted_are_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
+    path = packed(tmp_path / "x.npz", **{"chosen_npy": array(CHOSEN), "masks_npy": array(MASKS), **members})
+    with pytest.raises(ValueError, match=r"one mask per question|an archive of masks|than the header says"):
+        _masks(path, 3)
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_second_array_of_one_name_is_refused(tmp_path: Path) -> None:
+    path = packed(tmp_path / "x.npz", masks_npy=array(np.ones((500, 4, 4))), chosen_npy=array(CHOSEN))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("masks.npy", array(MASKS))
+    with np.load(path) as seen:
+        assert len(seen["masks"]) == 3  # the twin: the last one is read, and the first one leaves
+    with pytest.raises(ValueError, match="an archive of masks"):
+        _masks(path, 3)

@@ -13,16 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from tutelage import manifest
 from tutelage.data.provenance import SHOWN
 from tutelage.guarantee import EXCEPTED, INTENDED, SCHEMA, opened_with, planned, protects, statement, warned
 from tutelage.privacy.errors import Error, LedgerError
+from tutelage.privacy.events import NonPrivate, Sampled
 from tutelage.privacy.files import read_json, reading
-from tutelage.privacy.ledger import Entry
+from tutelage.privacy.ledger import SCHEMA as LEDGER_SCHEMA
+from tutelage.privacy.ledger import Entry, charges
+from tutelage.privacy.units import Adjacency
 from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG
 
 FIGURES = ("epsilon", "data_independent_epsilon", "budget_epsilon", "delta", "mu", "implied_tpr_at_fpr_0.001")
 _HASH = re.compile(r"[0-9a-f]{64}")
+_RANDOM = re.compile(r"[0-9a-f]{32}")
+_WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
+_DTYPE = re.compile(r"[<|][biuf][1-9][0-9]?")
 _ALIGNMENT = re.compile(r"alignment-[0-9a-f]{12}\.npz")
+_PLACES = {"labels": "labels.csv", "masks": "answers.npz", "corrections": "weights.npz"}
 _BEHIND = frozenset((*CONTROLS, *CORRECTED, *INHERITED, *STRONG, *STAGES))
 
 
@@ -31,8 +39,12 @@ def number(value: Any) -> float:
     return math.inf if value == "infinity" else float(value)
 
 
+def _is_score(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
 def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value >= 0
+    return _is_score(value) and value >= 0
 
 
 def _is_figure(value: Any) -> bool:
@@ -134,33 +146,89 @@ def read_claim(path: Path) -> dict[str, Any]:
 
 # ── rows of the ledger ────────────────────────────────────────────────────────────────────────────────────────────────
 
-_BODIES = {
-    "charge": {"event", "count", "run"},
-    "release": {"count", "dtype", "shape", "sha256", "run"},
-    "start": {"run", "plan"},
+
+def _is_named(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_share(value: Any) -> bool:
+    return isinstance(value, float) and value > 0
+
+
+def _is_random(value: Any) -> bool:
+    return isinstance(value, str) and bool(_RANDOM.fullmatch(value))
+
+
+#: Every field of a row, and what it may hold. A note has any public facts beside its run.
+_BODIES: dict[str, dict[str, Callable[[Any], bool]]] = {
+    "open": {
+        "schema": lambda value: value == LEDGER_SCHEMA and _is_count(value),
+        "ledger": _is_random,
+        "epsilon": _is_share,
+        "delta": _is_share,
+        "unit": _is_text,
+        "unit_teachers": _is_count,
+        "adjacency": _is_text,
+    },
+    "start": {"run": _is_named, "plan": _is_named},
+    "charge": {"event": _is_table, "count": _is_count, "nonce": _is_random, "run": _is_text},
+    "release": {
+        "count": _is_count,
+        "dtype": lambda value: isinstance(value, str) and bool(_DTYPE.fullmatch(value)),
+        "shape": lambda value: isinstance(value, list) and all(map(_is_count, value)),
+        "sha256": _is_hash,
+        "run": _is_text,
+    },
 }
+_FACT = (str, int, float, type(None))
 
 
 def check_rows(rows: list[Entry]) -> None:
     """Refuse rows that no ledger writes, and more answers than had been charged for when they were released."""
-    with reading("book.jsonl", "book", error=LedgerError):
-        opened_with(rows)
     charged = released = 0
-    for row in rows[1:]:
-        if row.kind not in (*_BODIES, "note"):
+    for row in rows:
+        if row.kind not in ("start", "charge", "release", "note") and row is not rows[0]:
             raise LedgerError(
-                f"the book's rows must be starts, charges, releases and notes. Got another at row {row.seq} instead."
+                f"the book's rows must be starts, charges, releases and notes. Got another at row {row.seq!a} instead."
             )
-        if row.kind != "note" and set(row.body) != _BODIES[row.kind]:
-            raise LedgerError(f"the book's rows must have their fields and no others. Got others at row {row.seq} instead.")
+        if not (_is_count(row.seq) and _is_body(row)):
+            raise LedgerError(f"the book's rows must hold what a ledger writes. Got something else at row {row.seq!a} instead.")
         count = row.body["count"] if row.kind in ("charge", "release") else 0
-        if not _is_count(count):
-            raise LedgerError(f"a release must hold a count ≥ 0. Got another at row {row.seq} instead.")
         charged, released = charged + count * (row.kind == "charge"), released + count * (row.kind == "release")
         if released > charged:
             raise LedgerError(
                 f"every answer must be charged for before it is released. Got more answers at row {row.seq} instead."
             )
+    with reading("book.jsonl", "book", error=LedgerError):
+        budget = opened_with(rows)
+        _check_sampled(rows, budget.adjacency)
+
+
+def _is_body(row: Entry) -> bool:
+    if row.kind == "note":
+        named = _is_text(row.body.get("run")) and _is_text(row.body.get("declared", ""))
+        return named and all(isinstance(fact, _FACT) for fact in row.body.values())
+    checks = _BODIES[row.kind]
+    return set(row.body) == set(checks) and all(check(row.body[name]) for name, check in checks.items())
+
+
+def _check_sampled(rows: list[Entry], adjacency: Adjacency) -> None:
+    """Refuse sampled events where no theorem covers them, as a ledger does when they are charged."""
+    proved = {"poisson": Adjacency.ADD_REMOVE, "fixed": Adjacency.REPLACE_ONE}
+    plans: dict[str, set[str]] = {}
+    runs, sampled = set[str](), False
+    for row in rows:
+        if row.kind == "start":
+            plans.setdefault(row.body["run"], set()).add(row.body["plan"])
+        for event, _ in charges([row]):
+            runs.add(run := row.body["run"])
+            sampled |= isinstance(event, Sampled)
+            if isinstance(event, Sampled) and proved[event.sampler] != adjacency:
+                raise LedgerError(f"a sampled event must be proved for {adjacency} books. Got {event.sampler!r} instead.")
+            if sampled and not isinstance(event, NonPrivate) and (len(runs) > 1 or len(plans.get(run, ())) > 1):
+                raise LedgerError(
+                    f"sampled events must be in a book of one run with one plan. Got another at row {row.seq} instead."
+                )
 
 
 # ── words ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -203,8 +271,12 @@ def _check_shards(claim: dict[str, Any]) -> None:
 
 def check_files(claim: dict[str, Any], rows: list[Entry], release: Path, files: frozenset[str]) -> None:
     """Hold the files of a release to its guarantee, and both to how much the ledger released."""
+    if strangers := sorted(name for name in files if not manifest.allowed(name)):
+        raise LedgerError(f"a release must hold files of known names alone. Got {strangers[0]!a} instead.")
+    if not any(name.startswith("student.") for name in files):
+        raise LedgerError("a release must hold a student. Got none instead.")
     scores = read_json(release / "scores.json", "scores", error=LedgerError)
-    if not isinstance(scores, dict) or not all(isinstance(one, (int, float)) for one in scores.values()):
+    if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
         raise LedgerError("scores.json must hold figures by their names. Got something else instead.")
     if not claim["excepted"] and (_BEHIND & set(scores) or "stages.npy" in files):
         raise LedgerError("`excepted` must name what was computed without noise. Got an empty list beside such figures instead.")
@@ -226,7 +298,7 @@ def _check_counts(claim: dict[str, Any], rows: list[Entry], release: Path, files
         raise LedgerError("`labels` must count no more answers than the book released to this run. Got more instead.")
     if (labels["distinct"] == 0) != (labels["released"] == 0):
         raise LedgerError("`labels` must count different records among those that were answered. Got none instead.")
-    place = {"labels": "labels.csv", "masks": "answers.npz", "corrections": "weights.npz"}[claim["task"]]
+    place = _PLACES[claim["task"]]
     if place not in files:
         raise LedgerError(f"a release about {claim['task']} must hold {place}. Got none instead.")
     if others := {"labels.csv", "answers.npz", "weights.npz"} & files - {place}:
@@ -235,7 +307,7 @@ def _check_counts(claim: dict[str, Any], rows: list[Entry], release: Path, files
         if place == "labels.csv":
             counts = _labelled(release / place)
         elif place == "answers.npz":
-            counts = (_masks(release / place), 0)
+            counts = (_masks(release / place, labels["released"]), 0)
         else:
             counts = (labels["released"], 0)
     if counts != (labels["released"], labels["reinforced"]):
@@ -247,25 +319,41 @@ def _labelled(path: Path) -> tuple[int, int]:
     lines = list(csv.reader(io.StringIO(path.read_bytes().decode(), newline=""), strict=True))
     if lines[0] != ["public_record", "label", "source"] or not {source for _, _, source in lines[1:]} <= {"teachers", "student"}:
         raise ValueError("not a table of labels")
-    places = [int(place) for place, label, _ in lines[1:] if int(label) >= 0]
-    if len(places) != len(lines) - 1 or places != sorted(set(places)) or places[:1] < [0][: len(places[:1])]:
+    if not all(_WHOLE.fullmatch(figure) for place, label, _ in lines[1:] for figure in (place, label)):
+        raise ValueError("records and labels must be whole numbers, written in one way")
+    places = [int(place) for place, _, _ in lines[1:]]
+    if places != sorted(set(places)):
         raise ValueError("records must stand once, in order")
     sources = [source for _, _, source in lines[1:]]
     return sources.count("teachers"), sources.count("student")
 
 
-def _masks(path: Path) -> int:
-    """Count masks without reading them: their number stands in the array's header."""
+def _masks(path: Path, released: int) -> int:
+    """Count masks without reading them: their number stands in the array's header, and their data is as long as that says."""
     with zipfile.ZipFile(path) as archive:
-        if archive.testzip() is not None or set(archive.namelist()) != {"chosen.npy", "masks.npy"}:
+        if sorted(archive.namelist()) != ["chosen.npy", "masks.npy"]:
             raise ValueError("not an archive of masks")
-        with archive.open("masks.npy") as file:
-            np.lib.format.read_magic(file)
-            count = int(np.lib.format.read_array_header_1_0(file)[0][0])
-    with np.load(path, allow_pickle=False) as arrays:
-        if len(np.unique(arrays["chosen"])) != count:
+        masks, _ = _described(archive, "masks.npy")
+        chosen, kind = _described(archive, "chosen.npy")
+        if masks[0] != released:
+            return masks[0]
+        if chosen != (released,) or kind not in "iu" or archive.testzip() is not None:
             raise ValueError("one mask per question")
-    return count
+    with np.load(path, allow_pickle=False) as arrays:
+        if len(np.unique(arrays["chosen"])) != released or (arrays["chosen"] < 0).any():
+            raise ValueError("one mask per question")
+    return released
+
+
+def _described(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], str]:
+    """Read the shape and the kind of an array out of its header, and refuse one whose data is longer or shorter."""
+    with archive.open(name) as file:
+        if np.lib.format.read_magic(file) != (1, 0):
+            raise ValueError("another form of header")
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+        if dtype.hasobject or archive.getinfo(name).file_size != file.tell() + math.prod(shape) * dtype.itemsize:
+            raise ValueError("more or less data than the header says")
+    return shape, dtype.kind
 
 
 def check_data(data: Any, release: Path, files: frozenset[str]) -> None:
@@ -326,6 +414,7 @@ def unbound(claim: dict[str, Any], files: frozenset[str]) -> tuple[str, ...]:
     listed = [
         "that everything went through the curator, and that no second ledger exists for the same data",
         "that shards were divided as `shards` says, and that ids stand for different units",
+        f"the answers' own values ({_PLACES[claim['task']]}): the book holds their number and a hash for its owner's ledger",
         "what the student learned, scores, pictures and pages",
         "`tuned_on`, `versions`, `accountant`, and what `data` and `plan` describe",
         "figures above what the book costs (a more modest claim is the owner's to make)",

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,14 @@ NAME = "manifest.json"
 #: The time of every released file (1980-01-01, the earliest that an archive can hold): when a run wrote one is private.
 TIME = 315_532_800
 _BLOCK = 1 << 20
+#: Every name that a file of a release may have. What it holds under another, nobody would look at before it leaves.
+_NAMES = re.compile(
+    r"(guarantee|manifest|scores)\.json|book\.jsonl|recipe\.toml|report\.html|labels\.csv|(answers|weights|samples)\.npz|stages\.npy"
+    r"|(student|linear)\.[a-z0-9]+|(codec|decoder)\.safetensors|features-[0-9a-f]{12}\.safetensors"
+    r"|(sight|alignment)-[0-9a-f]{12}\.npz|rounds/[1-9][0-9]*\.npz"
+)
+#: Files that are read as a whole, and how many bytes of them at most.
+_LIMITS = {"guarantee.json": 1 << 20, "scores.json": 1 << 20, "recipe.toml": 1 << 20, NAME: 1 << 26, "book.jsonl": 1 << 28}
 
 
 def write(release: Path) -> str:
@@ -27,6 +37,36 @@ def write(release: Path) -> str:
     write_whole(release / NAME, text)
     settle(release)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def allowed(name: str) -> bool:
+    """Tell whether a file of a release may have this name."""
+    return bool(_NAMES.fullmatch(name))
+
+
+def set_aside(release: Path, place: Path) -> None:
+    """Move whatever has no place in a release out of a draft: a custom student's second file, or what a crash left.
+
+    It is moved and no error is raised, since what private data made of a run must not decide whether there is a release.
+    """
+    shutil.rmtree(place, ignore_errors=True)
+    for path in sorted(release.rglob("*"), reverse=True):  # what is in a folder before the folder
+        name, mode = path.relative_to(release).as_posix(), path.lstat().st_mode
+        if stat.S_ISDIR(mode):
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif not (stat.S_ISREG(mode) and allowed(name)):
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            path.replace(place / name)
+
+
+def check_sizes(release: Path) -> None:
+    """Refuse links, pipes and devices, and files that are larger than they can be, before anything is read."""
+    with reading(release, "release", error=LedgerError):
+        for name in _files(release):
+            limit = _LIMITS.get(name)
+            if limit is not None and (release / name).stat().st_size > limit:
+                raise LedgerError(f"{name} must be at most {limit >> 20} MB long to be checked. Got a longer file instead.")
 
 
 def renew(release: Path, name: str) -> str:

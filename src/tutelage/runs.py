@@ -6,12 +6,14 @@ While a run is unfinished, its release is a draft under `private/`. It is publis
 from __future__ import annotations
 
 import fcntl
+import glob
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, final
 
@@ -236,6 +238,7 @@ class RunFolder:
 
     def publish(self, ledger: Ledger) -> str:
         """Write the manifest, note its hash in the ledger, and rename the draft to `release/`. Give the manifest's SHA-256."""
+        manifest.set_aside(self.draft, self.private / "set-aside")
         digest = manifest.write(self.draft)
         ledger.note(manifest=digest)
         self.keep(ledger, ledger.run)
@@ -276,17 +279,37 @@ class RunFolder:
 
     @contextmanager
     def opened(self) -> Iterator[Ledger]:
-        """Open the ledger to read it: itself, or a copy of it where its folder cannot be written, as SQLite would."""
+        """Open the ledger: itself, or a copy of it where its folder cannot be written, as SQLite would."""
         if os.access(self.book.parent, os.W_OK):
             with Ledger(self.book) as ledger:
                 yield ledger
             return
+        with self.copied() as ledger:
+            yield ledger
+
+    @contextmanager
+    def copied(self) -> Iterator[Ledger]:
+        """Open a copy of the ledger, to read it: opening the ledger itself would write beside it."""
         with tempfile.TemporaryDirectory() as place:  # for its owner alone
-            for file in self.book.parent.glob(f"{self.book.name}*"):
-                if not file.name.endswith("-shm"):
-                    shutil.copyfile(file, Path(place) / file.name)
-            with Ledger(Path(place) / self.book.name) as ledger:
+            tries = (Path(place) / str(number) for number in range(20))
+            # Where others never stop writing, the folder changes anyway.
+            with Ledger(next(filter(None, map(self._copy_book, tries)), self.book)) as ledger:
                 yield ledger
+
+    def _copy_book(self, to: Path) -> Path | None:
+        """Copy the ledger. Nothing where somebody wrote meanwhile: half of one state and half of another is no ledger."""
+        to.mkdir()
+        before = self._book_files()
+        for file in before:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(file, to / file.name)
+        return to / self.book.resolve().name if self._book_files() == before else None
+
+    def _book_files(self) -> dict[Path, tuple[int, int]]:
+        """List the ledger's files but SQLite's own memory, with their sizes and times."""
+        book = self.book.resolve()
+        found = (file for file in book.parent.glob(f"{glob.escape(book.name)}*") if not file.name.endswith("-shm"))
+        return {file: (status.st_size, status.st_mtime_ns) for file in found if stat.S_ISREG((status := file.lstat()).st_mode)}
 
     def read_controls(self) -> dict[str, float]:
         """Read the figures that were computed from private data: for eyes inside the building."""

@@ -20,6 +20,7 @@ from scipy import special
 from tutelage import manifest
 from tutelage.claims import FIGURES, check_files, check_rows, check_words, number, read_claim, unbound
 from tutelage.guarantee import counted, later, opened_with
+from tutelage.privacy.entries import canonical
 from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.events import (
     Event,
@@ -46,6 +47,9 @@ _WRITTEN = 1e-5
 #: Grids that privacy losses are rounded to, coarse to fine. The last is dp-accounting's own.
 _GRIDS = (1.0, 0.1, 1e-2, 1e-3, 1e-4)
 _ROUNDING = 1e-4  # of ε: a grid that costs no more is fine enough. Far below the tolerance, since the estimate is a rough one
+
+#: What is priced on a grid has at most so many events, and so large a budget. Beyond, a grid takes minutes or all memory.
+_MOST, _LARGEST = 10**6, 1e5
 
 _OPENING = {"budget_epsilon": "epsilon"} | {name: name for name in ("delta", "unit", "unit_teachers", "adjacency")}
 
@@ -101,9 +105,10 @@ def verify(run: str | os.PathLike[str] | RunFolder) -> Verdict:
 def verify_together(runs: Sequence[str | os.PathLike[str] | RunFolder]) -> tuple[list[Verdict], Together]:
     """Check several releases, each by itself and all together: they must share one ledger, within its budget."""
     found = [_verified(run) for run in runs]
-    verdicts, ledgers = [verdict for verdict, _ in found], [rows for _, rows in found]
+    verdicts, ledgers = [verdict for verdict, _, _ in found], [rows for _, rows, _ in found]
     longest = max(ledgers, key=len)
-    if any(rows != longest[: len(rows)] for rows in ledgers):
+    apart = {verdict.manifest for verdict, _, own in found if own}  # a run's own ledger speaks about no other release
+    if len(apart) > 1 or any(rows != longest[: len(rows)] for rows in ledgers):
         total, delta = (sum(getattr(verdict, name) for verdict in verdicts) for name in ("claimed_epsilon", "delta"))
         raise LedgerError(
             "releases must share one ledger to be checked together. Got several ledgers instead: if they are of the same data, "
@@ -113,27 +118,29 @@ def verify_together(runs: Sequence[str | os.PathLike[str] | RunFolder]) -> tuple
     return verdicts, Together(_price(_tallied(longest), budget.delta)[1], budget.epsilon, budget.delta)
 
 
-def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[Entry]]:
+def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[Entry], bool]:
     folder = (run if isinstance(run, RunFolder) else RunFolder(run)).existing()
+    manifest.check_sizes(folder.published)
     claim = read_claim(folder.guarantee)
     files, digest = manifest.check(folder.published)
     rows = read_lines(folder.exported_book)
     check_chain(rows)
+    check_rows(rows)
     if rows[-1].hash != claim["ledger_head"]:
         raise LedgerError(
             "the book must end at the row that guarantee.json names. Got another end (rows missing or added) instead."
         )
     inside = folder.holds_book
     if inside:
-        with folder.opened() as ledger:
+        with folder.copied() as ledger:
             _check_inside(ledger.entries(), rows, claim["run"], digest)
-    check_rows(rows)
     for name, written in _OPENING.items():
         if claim[name] != rows[0].body[written]:
             raise LedgerError(f"`{name}` must be what the book was opened with. Got {claim[name]!r} instead.")
     pairs = _tallied(rows)
     _check_events(claim, pairs)
     _check_room(rows, pairs)
+    _check_size(rows, pairs)
     opinion, again = _price(pairs, claim["delta"])
     with pricing():
         _check_figures(claim, rows, pairs, opinion, again)
@@ -144,7 +151,7 @@ def _verified(run: str | os.PathLike[str] | RunFolder) -> tuple[Verdict, list[En
         number(claim["epsilon"]), again, claim["delta"], claim["quotes"], len(rows), events, rows[-1].hash, digest,
         opinion.accountant, inside, unbound(claim, files),
     )  # fmt: skip
-    return verdict, rows
+    return verdict, rows, claim["ledger"] == "own"
 
 
 def _check_inside(known: list[Entry], rows: list[Entry], run: str, digest: str) -> None:
@@ -188,10 +195,21 @@ def _check_room(rows: list[Entry], pairs: list[tuple[Event, int]]) -> None:
             raise LedgerError(f"the book must not cost more than its budget, {budget.epsilon:g}. Got more instead.")
 
 
+def _check_size(rows: list[Entry], pairs: list[tuple[Event, int]]) -> None:
+    """Refuse what no grid of bearable size prices. Gaussian answers need no grid."""
+    if all(_noise_multiplier(event) is not None for event, _ in pairs):
+        return
+    count, epsilon = sum(count for _, count in pairs), opened_with(rows).epsilon
+    if count > _MOST or epsilon > _LARGEST:
+        raise LedgerError(
+            f"a book whose answers are not all Gaussian must have at most {_MOST:,} events and ε = {_LARGEST:,.0f}. "
+            f"Got {count:,} and {epsilon:g}, which cannot be checked, instead."
+        )
+
+
 def _check_events(claim: dict[str, Any], pairs: list[tuple[Event, int]]) -> None:
-    booked = [{**to_record(event), "count": count} for event, count in pairs]
-    stated = claim["events"]
-    if len(stated) != len(booked) or any(event not in stated for event in booked):
+    booked = [canonical({**to_record(event), "count": count}) for event, count in pairs]  # texts: 1 is not True, nor 1.0
+    if sorted(booked) != sorted(map(canonical, claim["events"])):
         raise LedgerError("guarantee.json must list the book's events. Got others instead.")
 
 

@@ -92,9 +92,9 @@ def test_no_data_dependent_figure_stands_in_the_release(outcome: Outcome) -> Non
 
 def test_book_holds_parameters_and_hashes_only(outcome: Outcome) -> None:
     shapes = {
-        "open": {"schema", "epsilon", "delta", "unit", "unit_teachers", "adjacency"},
+        "open": {"schema", "ledger", "epsilon", "delta", "unit", "unit_teachers", "adjacency"},
         "start": {"run", "plan"},
-        "charge": {"event", "count", "run"},
+        "charge": {"event", "count", "nonce", "run"},
         "release": {"count", "dtype", "shape", "sha256", "run"},
     }
     for row in read_lines(outcome.folder.exported_book):

@@ -154,7 +154,7 @@ def exposing(real: Callable[..., None]) -> Callable[..., None]:
     def controls(self: Masking, *given: Any) -> None:
         real(self, *given)
         folder: RunFolder = given[5]
-        shutil.copyfile(folder.pictures, folder.release / "pictures.npy")
+        shutil.copyfile(folder.pictures, folder.shown_stages)
 
     return controls
 
@@ -163,7 +163,7 @@ def loose(real: Callable[..., None]) -> Callable[..., None]:
     def controls(self: Masking, *given: Any) -> None:
         real(self, *given)
         folder: RunFolder = given[5]
-        folder.scores.with_name("figures.json").write_text(json.dumps(folder.read_controls()), encoding="utf-8")
+        folder.scores.with_name("linear.json").write_text(json.dumps(folder.read_controls()), encoding="utf-8")
 
     return controls
 

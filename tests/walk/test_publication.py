@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.walk.tiny import promised, tiny_run
+from tests.walk.tiny import forged, promised, tiny_run
 
 import tutelage as tt
 from tutelage import manifest
@@ -160,6 +160,97 @@ def test_what_an_earlier_start_released_does_not_stay(first: Path, tmp_path: Pat
     assert verify(outcome.folder).against_private_book
 
 
+STRAYS = (
+    "counts.npy",
+    ".hidden",
+    "GUARANTEE.JSON",
+    "student",
+    "rounds/x.txt",
+    "rounds/0.npz",
+    "more/deep/ids.txt",
+    "features-x.safetensors",
+)
+
+
+@pytest.mark.parametrize("twin", [False, True])
+def test_what_has_no_place_in_a_release_stays_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: bool) -> None:
+    """Where it stays it would leave unseen, and where it were refused, private data could decide that nothing is released."""
+
+    def strays(folder: RunFolder) -> None:
+        for name in STRAYS:
+            (folder.draft / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder.draft / name).write_text("raw votes")
+        (folder.draft / "link").symlink_to("/etc/passwd")
+        (folder.draft / "empty").mkdir()
+
+    if twin:  # the old behaviour: all that lies in the draft is listed and released
+        monkeypatch.setattr(manifest, "set_aside", lambda *_: [path.unlink() for path in (tmp_path / "run").rglob("link")])
+        with pytest.raises(LedgerError, match="must hold no empty folder"):
+            tiny_run(tmp_path / "run", pages=strays, **FEW)
+        return
+    folder = tiny_run(tmp_path / "run", pages=strays, **FEW).folder
+    released = {path.relative_to(folder.published).as_posix() for path in folder.published.rglob("*")}
+    assert all(map(manifest.allowed, released))
+    aside = folder.private / "set-aside"
+    assert {path.relative_to(aside).as_posix() for path in aside.rglob("*") if not path.is_dir()} == {*STRAYS, "link"}
+    assert verify(folder).against_private_book
+    again = tiny_run(tmp_path / "run", resume=True, **FEW)
+    assert not aside.exists()
+    assert verify(again.folder).against_private_book
+
+
+@pytest.mark.parametrize(
+    "name", [*(name for name in STRAYS if name != ".hidden"), "notes.txt", "student.skops.bak", "features-0123.safetensors"]
+)
+def test_a_file_of_an_unknown_name_is_refused(first: Path, tmp_path: Path, name: str) -> None:
+    alone = forged(first / "release", tmp_path / "alone")
+    (alone / name).parent.mkdir(parents=True, exist_ok=True)
+    (alone / name).write_text("raw votes")
+    manifest.write(alone)
+    with pytest.raises(LedgerError, match="must hold files of known names alone"):
+        verify(alone)
+
+
+def test_a_release_without_a_student_is_refused(first: Path, tmp_path: Path) -> None:
+    alone = forged(first / "release", tmp_path / "alone")
+    (alone / "student.skops").unlink()
+    manifest.write(alone)
+    with pytest.raises(LedgerError, match="must hold a student"):
+        verify(alone)
+
+
+@pytest.mark.parametrize("name", ["guarantee.json", "manifest.json", "scores.json", "book.jsonl", "recipe.toml"])
+@pytest.mark.parametrize("how", ["a pipe", "a link", "too long"])
+def test_what_could_hang_or_fill_the_memory_is_not_read(
+    first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    alone = forged(first / "release", tmp_path / "alone")
+    if how == "too long":
+        with (alone / name).open("ab") as file:
+            file.truncate(1 << 32)  # sparse
+    else:
+        (alone / name).unlink(missing_ok=True)
+        if how == "a pipe":
+            os.mkfifo(alone / name)
+        else:
+            (alone / name).symlink_to("/dev/zero")
+    monkeypatch.setattr(Path, "read_bytes", lambda self: pytest.fail(f"{self} was read"))
+    with pytest.raises((LedgerError, RecipeError)):
+        verify(alone)
+
+
+def test_labels_are_numbers_written_in_one_way(first: Path, tmp_path: Path) -> None:
+    true = (first / "release" / "labels.csv").read_bytes().decode()
+    for number, other in enumerate(("\u0661", "0_1", "+1", " 1", "01", "-1", "1" * 19, "1.0", "")):
+        alone = forged(first / "release", tmp_path / str(number))
+        assert ",1," in true
+        (alone / "labels.csv").write_bytes(true.replace(",1,", f",{other},", 1).encode())
+        manifest.write(alone)
+        with pytest.raises(LedgerError, match="`answers` must be a file that is whole and readable"):
+            verify(alone)
+    assert "labels.csv" in verify(first).unbound[2]
+
+
 @pytest.mark.parametrize("lost", ["all of it", "an older one"])
 def test_a_ledger_that_was_lost_stops_a_run_that_goes_on(first: Path, tmp_path: Path, lost: str) -> None:
     shutil.copytree(first, tmp_path / "run")
@@ -272,6 +363,42 @@ def test_a_run_on_a_disk_that_cannot_be_written_is_verified(first: Path, tmp_pat
     assert verify(folder).against_private_book
     assert {path: path.stat().st_mtime_ns for path in folder.private.rglob("*")} == files
     report(folder, out=tmp_path / "page.html")
+
+
+def test_a_run_that_could_be_written_is_not(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = RunFolder(shutil.copytree(first, tmp_path / "run"))
+
+    def times() -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for path in [folder.root, *folder.root.rglob("*")]}
+
+    before = times()
+    assert verify(folder).against_private_book
+    assert times() == before
+    monkeypatch.setattr(RunFolder, "copied", RunFolder.opened)  # the twin: SQLite writes beside what it opens
+    assert verify(folder).against_private_book
+    assert times() != before
+
+
+def test_a_ledger_of_any_name_is_read(tmp_path: Path) -> None:
+    book = tmp_path / "all [of] them?.sqlite"  # a pattern that its own name does not fit
+    folder = tiny_run(tmp_path / "run", ledger=book, **FEW).folder
+    assert not list(tmp_path.glob(f"{book.name}*"))
+    assert verify(folder).against_private_book
+
+
+def test_a_ledger_that_is_written_meanwhile_is_read_whole(first: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, real, copies = RunFolder(shutil.copytree(first, tmp_path / "run")), shutil.copyfile, []
+
+    def copyfile(source: Path, to: Path) -> None:
+        copies.append(source)
+        if len(copies) == 1:
+            os.utime(source)
+        real(source, to)
+
+    monkeypatch.setattr(shutil, "copyfile", copyfile)
+    with folder.copied() as ledger:
+        assert ledger.path.parent != folder.private
+    assert copies.count(folder.book.resolve()) == 2
 
 
 def test_the_public_page_is_in_the_manifest_of_a_run(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from contextlib import nullcontext
 from importlib import resources
 from pathlib import Path
@@ -11,9 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.walk.tiny import tiny_run
+from tests.walk.tiny import Killed, MeanTeachers, tiny_run
 
 import tutelage as tt
+from tutelage import manifest
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
 from tutelage.privacy.ledger import read_lines
@@ -75,6 +77,60 @@ def test_each_release_verifies_alone_and_both_together(pair: tuple[Path, Outcome
     alone = run(recipe("two"), tmp_path / "alone")
     with pytest.raises(LedgerError, match=r"must share one ledger.*no more than ε = 16 at δ = 2e-05 is known"):
         verify_together([one.folder, alone.folder])
+
+
+class Clear(MeanTeachers):
+    """Teachers who all agree: their answers have a clear winner, whatever the noise."""
+
+    key = "clear"
+
+    def vote(self, inputs: np.ndarray) -> tt.Sealed:
+        return tt.Sealed(np.zeros((len(self.means), len(inputs)), dtype=np.int64))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_two_ledgers_with_equal_answers_are_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    settings: dict[str, Any] = {"teachers": Clear(), "aggregation": Aggregation("gnmax", sigma=1.5), "queries": 3}
+
+    def released(name: str) -> Path:
+        book = {"ledger": tmp_path / f"{name}.sqlite"} if shared else {}
+        outcome = tiny_run(tmp_path / name, budget=tt.Budget(40.0, 1e-5), **settings, **book)
+        return outcome.folder.published
+
+    one, two = released("one"), released("two")
+    assert (one / "labels.csv").read_bytes() == (two / "labels.csv").read_bytes()
+    with pytest.raises(LedgerError, match="must share one ledger"):
+        verify_together([one, two])
+    assert len(verify_together([one, one])[0]) == 2  # the same release twice is one
+    monkeypatch.setattr("tutelage.privacy.ledger.nonce", lambda: "0" * 32)  # the twin: rows that two ledgers can have
+    three, four = released("three"), released("four")
+    if shared:
+        verify_together([three, four])
+    else:
+        shutil.copytree(three, tmp_path / "five")
+        (tmp_path / "five" / "scores.json").write_text("{}")  # another release of an equal ledger of its own
+        manifest.write(tmp_path / "five")
+        with pytest.raises(LedgerError, match="must share one ledger"):
+            verify_together([four, tmp_path / "five"])
+
+
+def test_a_run_that_is_broken_off_while_teachers_train_leaves_no_row(tmp_path: Path) -> None:
+    class Broken(MeanTeachers):
+        key = "mean"
+
+        def fit(self, *arguments: Any, **others: Any) -> MeanTeachers:
+            raise Killed
+
+    class Whole(MeanTeachers):
+        key = "mean"
+
+    tiny_run(tmp_path / "never", teachers=Whole())
+    for _ in range(2):
+        with pytest.raises(Killed):
+            tiny_run(tmp_path / "broken", teachers=Broken(), resume=True)
+    tiny_run(tmp_path / "broken", teachers=Whole(), resume=True)
+    kinds = [[row.kind for row in read_lines(tmp_path / name / "release" / "book.jsonl")] for name in ("never", "broken")]
+    assert kinds[0] == kinds[1]
 
 
 def test_a_run_that_goes_on_after_another_quotes_the_budget(tmp_path: Path) -> None:

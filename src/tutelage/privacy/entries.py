@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,15 @@ class Entry:
         return digest(self.seq, self.kind, canonical(self.body), self.previous)
 
 
+def nonce() -> str:
+    """Give a name that nothing else has: it tells ledgers apart, and two charges that are otherwise equal.
+
+    It is no noise, hides nothing, and follows from nothing private. Without it two ledgers on which equal runs were given equal
+    answers would be equal to the last byte, and would pass as one.
+    """
+    return os.urandom(16).hex()
+
+
 def canonical(body: dict[str, Any]) -> str:
     """Write a row's body in the one way that is hashed."""
     return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
@@ -40,6 +50,15 @@ def canonical(body: dict[str, Any]) -> str:
 def digest(seq: int, kind: str, body: str, previous: str) -> str:
     """Hash a row, and through `previous` all rows before it."""
     return hashlib.sha256("\n".join((str(seq), kind, body, previous)).encode()).hexdigest()
+
+
+def answers_digest(answers: Iterable[tuple[str, bytes]]) -> str:
+    """Hash what was released: every question's key with its answer."""
+    found = hashlib.sha256()
+    for question, payload in sorted(answers):
+        found.update(f"{question} {len(payload)} ".encode())
+        found.update(payload)
+    return found.hexdigest()
 
 
 def check_chain(entries: Sequence[Entry], *, head: str | None = None) -> None:

@@ -137,7 +137,7 @@ class Sampled:
     def __post_init__(self) -> None:
         if not isinstance(self.event, (Gaussian, Laplace)):
             raise RecipeError(f"`event` of Sampled must be Gaussian or Laplace. Got {type(self.event).__name__} instead.")
-        if not (isinstance(self.rate, (int, float)) and 0 < self.rate <= 1):
+        if not (_finite_positive(self.rate) and 0 < self.rate <= 1):
             raise RecipeError(f"`rate` of Sampled must lie in (0, 1]. Got {self.rate!r} instead.")
         if self.sampler not in ("poisson", "fixed"):
             raise RecipeError(f"`sampler` of Sampled must be 'poisson' or 'fixed'. Got {self.sampler!r} instead.")

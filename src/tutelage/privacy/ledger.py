@@ -13,7 +13,6 @@ privacy filter in accounting.admits, with its theorems.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
@@ -34,11 +33,13 @@ from tutelage.privacy.budget import Budget, read_budget
 from tutelage.privacy.entries import (
     GENESIS,
     Entry,
+    answers_digest,
     canonical,
     charges,
     check_chain,
     check_heads,
     digest,
+    nonce,
     quotable,
     read_lines,
     starts,
@@ -111,19 +112,25 @@ class Ledger:
                     f"`count` of {type(event).__name__} must fit the budget of ε = {self.budget.epsilon:g} at "
                     f"δ = {self.budget.delta:g}. Got {count} more where {self._room(event)} fit; nothing was read for it."
                 )
-            self._append("charge", {"event": to_record(event), "count": int(count), "run": self.run})
+            self._append("charge", {"event": to_record(event), "count": int(count), "nonce": nonce(), "run": self.run})
             self._db.execute(
                 "INSERT INTO totals VALUES (?, ?, ?) ON CONFLICT (run, event) DO UPDATE SET count = count + excluded.count",
                 (self.run, canonical(to_record(event)), int(count)),
             )
 
     def begin(self, run: str, *, plan: str) -> None:
-        """Write down that a run starts, or goes on, with a plan: hashes, both public. Rows written from here on name the run."""
+        """Write down that a run starts with a plan: hashes, both public. Rows written from here on name the run.
+
+        A run that goes on as it started last writes nothing: how often private training was broken off would show.
+        """
         for name, value in (("run", run), ("plan", plan)):
             if not (isinstance(value, str) and value.strip()):
                 raise RecipeError(f"`{name}` must be a text that is not empty. Got {value!r} instead.")
-        with self._writing():
-            self._append("start", {"run": run, "plan": plan})
+        with self._guarded():
+            again = starts(self._entries())[-1:] == [(run, plan)]
+        if not again:
+            with self._writing():
+                self._append("start", {"run": run, "plan": plan})
         self.run = run
 
     def starts(self) -> list[tuple[str, str]]:
@@ -152,7 +159,7 @@ class Ledger:
                 "count": len(fresh),
                 "dtype": array.dtype.str,
                 "shape": list(array.shape[1:]),
-                "sha256": _answers_digest(fresh.items()),
+                "sha256": answers_digest(fresh.items()),
                 "run": self.run,
             }
             seq = self._append("release", body)
@@ -359,7 +366,7 @@ class Ledger:
             self._db.execute(statement)
         self._db.execute(f"PRAGMA application_id={_APPLICATION}")
         self._db.execute(f"PRAGMA user_version={SCHEMA}")
-        self._append("open", {"schema": SCHEMA, **budget.record()})
+        self._append("open", {"schema": SCHEMA, "ledger": nonce(), **budget.record()})
 
     def _check_sampler(self, event: Event) -> None:
         """Refuse a sampled event whose amplification is proved for the other kind of neighbours."""
@@ -457,6 +464,8 @@ class Ledger:
         if tally != {(run, event): count for run, event, count in self._db.execute("SELECT run, event, count FROM totals")}:
             raise LedgerError("the book's totals must add up to its rows. Got others instead.")
         self._verify_answers(rows)
+        if len(str(rows[0].body["ledger"])) != 32:
+            raise LedgerError("the book must have a name of its own in its first row. Got one without it instead.")
         return read_budget(rows[0].body)
 
     def _verify_answers(self, rows: Sequence[Entry]) -> None:
@@ -472,15 +481,7 @@ class Ledger:
 
     def _released_digest(self, questions: Sequence[str]) -> str:
         payload = "SELECT payload FROM answers WHERE question = ?"
-        return _answers_digest([(question, self._db.execute(payload, (question,)).fetchone()[0]) for question in questions])
-
-
-def _answers_digest(answers: Any) -> str:
-    digest = hashlib.sha256()
-    for question, payload in sorted(answers):
-        digest.update(f"{question} {len(payload)} ".encode())
-        digest.update(payload)
-    return digest.hexdigest()
+        return answers_digest([(question, self._db.execute(payload, (question,)).fetchone()[0]) for question in questions])
 
 
 def _patiently(step: Callable[[], Any]) -> Any:
