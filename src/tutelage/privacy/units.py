@@ -74,8 +74,7 @@ def spelled(units: npt.ArrayLike) -> npt.NDArray[np.str_]:
     are one unit. An id of any length and with any characters has a form: none can end a run. What is neither a text nor a
     number nor a date is nobody. What was written once is written the same again.
     """
-    listed = isinstance(units, (list, tuple))  # which may mix kinds, and a pair in it is one odd id
-    ids = np.fromiter(units, dtype=object, count=len(units)) if listed else np.asarray(units)
+    ids = _cells(units)
     if ids.ndim != 1:
         raise DataError(f"`units` must be one id per record. Got shape {ids.shape} instead.")
     if ids.dtype.kind in "mM":  # how one is written depends on the precision of all
@@ -83,6 +82,12 @@ def spelled(units: npt.ArrayLike) -> npt.NDArray[np.str_]:
     if ids.dtype.kind in "iu" and (not ids.size or (int(ids.min()) > -_EXACT and int(ids.max()) < _EXACT)):
         return ids.astype(np.str_)
     return np.array([_written(one) for one in ids.tolist()], dtype=np.str_)
+
+
+def _cells(units: npt.ArrayLike) -> npt.NDArray[Any]:
+    if isinstance(units, (list, tuple)):  # which may mix kinds, and a pair in it is one odd id
+        return np.fromiter(units, dtype=np.object_, count=len(units))
+    return np.asarray(units)
 
 
 def _written(one: object) -> str:
