@@ -58,7 +58,7 @@ class Accepted:
         kind = numbers(array.dtype)
         if kind == "uint8" and self.scaled:
             return scale(array)
-        # Tables are learned from as floats. Where a pool lies in [0, 1] larger whole numbers may be pixels that nobody has scaled.
+        # Tables are learned from as floats. Where a pool lies in [0, 1] larger whole numbers may be pixels, not scaled yet.
         alike = array.dtype.kind in "biu" and (self.low < 0 or self.high > 1 or _range(array)[1] <= 1)
         if len(self.shape) < 2 and self.numbers == "float" and alike:
             return array.astype(np.float64)
