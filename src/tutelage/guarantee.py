@@ -224,7 +224,9 @@ def protects(budget: Budget, about: Mapping[str, Any]) -> str:
     else:
         whom = (
             f"Protected is everything under the id of one {who}: labels, contents, the order of rows, more records, fewer, none. "
-            f"A {who} that comes back under another id counts as two."
+            f"A {who} that comes back under another id counts as two. "
+            "Data sets that share a record with the public pool or the test part are refused: "
+            "neighbours are data sets that do not."
         )
         whom += (
             f" How many {who}s there are is private."

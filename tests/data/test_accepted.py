@@ -42,6 +42,15 @@ def test_other_inputs_are_refused(pool: np.ndarray, given: np.ndarray, rule: str
         Accepted.of(pool)(given)
 
 
+def test_a_table_of_whole_numbers_is_one_of_floats() -> None:
+    given = RNG.integers(0, 9, (5, 7), dtype=np.uint8)
+    for kind in (np.uint8, np.int64):
+        taken_ = taken(Public.of(given.astype(kind)))(given)
+        assert taken_.dtype == np.float64
+        assert np.array_equal(taken_, given)
+    assert np.array_equal(taken(Public.of(given > 4))(given > 4), given > 4)
+
+
 def test_tables_may_have_gaps_and_outliers() -> None:
     rows = RNG.random((5, 7))
     rows[0, 0], rows[1, 1] = np.nan, 1e6

@@ -71,7 +71,7 @@ def test_one_person_spelled_in_two_ways_is_one_unit() -> None:
 
 def test_ids_of_another_shape_are_refused_and_a_roster_needs_ids() -> None:
     with pytest.raises(DataError, match=r"one id per record\. Got shape \(2, 1\)"):
-        Private.of(np.zeros((2, 2)), np.zeros(2), units=[[1], [2]])
+        Private.of(np.zeros((2, 2)), np.zeros(2), units=np.array([[1], [2]]))
     with pytest.raises(RecipeError, match="`units` must be given where `roster` is"):
         Private.of(np.zeros((2, 2)), np.zeros(2), roster=Roster.of(["ann", "ben"]))
 
@@ -152,25 +152,44 @@ def test_public_images_with_holes_are_refused_and_private_ones_cleaned(odd, at_a
         (np.array([[3e38, 1.0, 2.0]], np.float32), [[1e12, 1.0, 2.0]]),
         (np.array([[2**62, -(2**62), 5]]), [[1e12, -1e12, 5]]),
         (np.array([[6e4, -6e4, np.inf]], np.float16), [[6e4, -6e4, 0]]),
+        (np.array([[1, 2, 255]], np.uint8), [[1, 2, 255]]),
+        (np.array([[True, False, True]]), [[1, 0, 1]]),
+        (np.array([["1.5", "n/a", " -2e3 "]]), [[1.5, 0, -2000]]),
+        (np.array([[b"1.5", b"\xff", b"True"]]), [[1.5, 0, 1]]),
+        (np.array([[1.5, 1j, 2 + 0j]]), [[1.5, 0, 2]]),
+        (np.array([["2020-01-01", "NaT", "2020-01-02"]], "datetime64[ns]"), [[0, 0, 0]]),
         (np.array([[1, "n/a", None]], dtype=object), [[1.0, 0.0, 0.0]]),
+        (np.array([[1j, 2**2000, np.datetime64("2020-01-01", "ns")]], dtype=object), [[0.0, 0.0, 0.0]]),
         (np.array([[1, object(), [2]]], dtype=object), [[1.0, 0.0, 0.0]]),
     ],
 )
 def test_cells_are_cleaned_one_by_one(given, kept) -> None:
     private = Private.of(given, np.zeros(1))
     assert np.allclose(private.inputs.astype(float), kept, rtol=1e-3)
-    assert private.inputs.dtype == (np.float64 if given.dtype == object else given.dtype)
+    assert private.inputs.dtype == Public.of(given).inputs.dtype == np.float64  # a table, whatever its cells are
+    assert np.array_equal(Public.of(given).inputs, private.inputs)
     beside = Private.of(np.concatenate([given, np.zeros_like(given)]), np.zeros(2))  # another record changes nothing about it
     assert np.array_equal(beside.inputs[:1], private.inputs)
 
 
 def test_what_is_clean_is_not_copied() -> None:
-    for inputs in (np.zeros((3, 2), np.uint8), np.ones((3, 2)), np.ones((3, 2), np.int64), np.zeros((3, 1, 2, 2), np.float32)):
+    images = (3, 1, 2, 2)
+    for inputs in (np.zeros(images, np.uint8), np.ones((3, 2)), np.ones(images, np.int64), np.zeros(images, np.float32)):
         masks = np.zeros((3, 2, 2))
         private = Private.of(inputs, masks)
         assert np.shares_memory(private.inputs, inputs)
         assert np.shares_memory(private.targets, masks)
         assert not private.notes
+
+
+def test_what_is_in_memory_is_cleaned_there(monkeypatch) -> None:
+    """A private value in a folder of everybody's, and its room, would depend on one that is not a number."""
+    monkeypatch.setattr(mapped, "HELD", 1)
+    monkeypatch.setattr(mapped.tempfile, "TemporaryFile", None)
+    images = np.ones((4, 1, 3, 3), np.float32)
+    images[1, 0, 1, 1] = np.nan
+    for given in (images, images[:, 0], images[::-1]):
+        assert Private.of(given, np.zeros(4)).inputs.min() == 0
 
 
 def test_a_mapped_file_is_cleaned_without_being_held(tmp_path, monkeypatch) -> None:
@@ -213,9 +232,79 @@ def test_a_label_of_no_class_leaves_its_record_out(odd) -> None:
 def test_the_kind_of_labels_is_public_and_refused() -> None:
     assert Private.of(np.eye(2), np.array([2, 255], np.uint8)).labelled(3).targets.tolist() == [2, 0]
     assert Private.of(np.eye(2), np.array([1, None], object)).labelled(2).targets.tolist() == [1, 0]
-    for labels in (np.array(["benign", "malignant"]), np.zeros((2, 2))):
-        with pytest.raises(DataError, match="`targets` must be one number per record"):
-            Private.of(np.eye(2), labels).labelled(2)
+    with pytest.raises(DataError, match="`targets` must be one number per record"):
+        Private.of(np.eye(2), np.zeros((2, 2))).labelled(2)
+
+
+ODD_LABELS = ["x", "", None, 0.5, 1j, float("nan"), 2**70, b"x", (1, 2), [0], np.zeros(2), object()]
+
+
+@pytest.mark.parametrize("odd", ODD_LABELS, ids=repr)
+def test_one_odd_label_decides_no_other(odd) -> None:
+    for clean in ([0, 1, 2, 1], ["0", "1", "2", "1"], [0.0, 1.0, 2.0, 1.0], [b"0", b"1", b"2", b"1"]):
+        given = [[*clean, odd]]
+        if not isinstance(odd, (list, tuple, np.ndarray)):  # as NumPy has it, which turns all of them into one type
+            given.append(np.array([*clean, odd]))
+        for labels in given:
+            private = Private.of(np.eye(5), labels).labelled(3)
+            assert private.targets.tolist() == [0, 1, 2, 1, 0]
+            assert sorted(np.concatenate(private.split(4).indices).tolist()) == [0, 1, 2, 3]
+    turned = np.array(["0", "1", "x"]).dtype.kind, np.array([0, 1, 0.5]).dtype.kind  # the twin: the type of all of them
+    assert turned == ("U", "f")
+
+
+def test_a_list_of_rows_is_refused_whatever_is_in_it() -> None:
+    """One row as doubles or of another length decided the type of everybody's."""
+    bytes_ = np.random.default_rng(0).integers(0, 256, (4, 3, 3), dtype=np.uint8)
+    for odd in (bytes_[0], bytes_[0].astype(np.int16), bytes_[0].astype(float), bytes_[0, :2], None, "x"):
+        rows = [odd, *bytes_[1:]]
+        with pytest.raises(DataError, match=r"`inputs` must be a NumPy array .* Got list instead"):
+            Private.of(rows, np.zeros(4))
+        with pytest.raises(DataError, match=r"`inputs` must be a NumPy array .* Got list instead"):
+            Private(rows, np.zeros(4), np.arange(4))  # type: ignore[arg-type]
+        masks = Private.of(bytes_, rows)  # a list is one of labels: none of these is a class, and codecs for masks refuse them
+        assert masks.targets.tolist() == [-1] * 4
+    kinds = {np.asarray([odd, *bytes_[1:]]).dtype for odd in (bytes_[0], bytes_[0].astype(np.int16), bytes_[0].astype(float))}
+    assert len(kinds) == 3  # the twin: one record decided whether everybody is divided by 255
+
+
+class Frame:
+    """As a data frame: it knows its columns, and has one odd cell among them or not."""
+
+    def __init__(self, cells: np.ndarray) -> None:
+        self.cells = cells
+
+    def __len__(self) -> int:
+        return len(self.cells)
+
+    def to_numpy(self) -> np.ndarray:
+        return self.cells
+
+
+def test_one_odd_cell_of_a_data_frame_leaves_the_others() -> None:
+    for kind in (np.float32, np.float64, np.int64, np.uint8, bool):
+        clean = (np.random.default_rng(0).random((6, 3)) * 9).astype(kind)
+        whole = Private.of(Frame(clean), np.zeros(6)).inputs
+        for form in (object, str):
+            spoiled = clean.astype(form) if form is object or kind != np.float32 else clean.astype(float).astype(str)
+            spoiled[2, 1] = "n/a"
+            private = Private.of(Frame(spoiled), np.zeros(6)).inputs
+            assert private.dtype == whole.dtype == np.float64
+            assert np.argwhere(private != whole).tolist() in ([[2, 1]], [])
+
+
+def test_no_records_at_all_are_data() -> None:
+    """The twin: `np.asarray([])` has the shape (0,) and is no table."""
+    for shape, kind in (((0, 3), np.float64), ((0, 3), np.float32), ((0, 8, 8), np.uint8), ((0, 1, 8, 8), np.float32)):
+        for labels in ([], np.empty(0), np.empty(0, int), np.empty(0, object)):
+            private = Private.of(np.empty(shape, kind), labels, units=[]).labelled(2)
+            assert private.inputs.shape == shape
+            assert private.inputs.dtype == (np.float64 if len(shape) == 2 else kind)
+            assert [len(part) for part in private.split(3).indices] == [0, 0, 0]
+            assert private.places is None
+    assert Private.of(np.empty((0, 8, 8)), np.empty((0, 8, 8), bool), units=[]).targets.shape == (0, 8, 8)
+    with pytest.raises(DataError, match="Got list instead"):
+        Private.of([], [], units=[])
 
 
 def test_a_gap_in_a_table_means_the_same_in_both() -> None:

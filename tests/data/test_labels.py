@@ -21,5 +21,7 @@ def test_a_number_that_is_no_label_does_not_become_one() -> None:
 
 
 def test_masks_and_measurements_stay_as_they_are() -> None:
-    for targets in (np.zeros((4, 8, 8), np.uint8), np.asarray([0.5, 1, 2, 3])):
+    for targets in (np.zeros((4, 8, 8), np.uint8), np.zeros((4, 2), np.float32)):
         assert Private.of(np.zeros((4, 8, 8)), targets).targets.dtype == targets.dtype
+    assert Public.of(np.zeros((4, 2)), [0.5, 1, 2, 3]).targets.tolist() == [0.5, 1, 2, 3]  # type: ignore[union-attr]
+    assert Private.of(np.zeros((4, 2)), [0.5, 1, 2, 3]).targets.tolist() == [-1, 1, 2, 3]

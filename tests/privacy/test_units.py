@@ -2,8 +2,10 @@
 
 import hashlib
 import pickle
+from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -102,6 +104,108 @@ def test_one_odd_cell_does_not_rename_the_others(column: object) -> None:
     assert spelled(column).tolist() == ["7", "8", "9", "7"]
 
 
+def column(cells: list[str]) -> np.ndarray:
+    """Read a column as data frames do: as the narrowest kind that holds all of it, where blanks are not numbers."""
+    for kind in (np.int64, np.float64):
+        try:
+            return np.array([cell or "nan" for cell in cells]).astype(kind)
+        except ValueError:
+            continue
+    return np.array(cells, dtype=object)
+
+
+def before(one: object) -> str:
+    """Broken twin, the rule before: a text stays as it is, and a number has the form of its own kind."""
+    if isinstance(one, float) and one.is_integer():
+        return str(int(one))
+    return "" if one != one else str(one).strip()
+
+
+COLUMNS = {
+    "floats": [f"{number}.0" for number in range(100, 160)],
+    "zeros in front": [f"{number:05d}" for number in range(100, 160)],
+    "fractions": [f"{number}.10" for number in range(100, 160)],
+    "17 digits": [str(12345678901234567 + 2 * number) for number in range(60)],
+    "19 digits": [str(1234567890123456789 + 2000 * number) for number in range(60)],
+    "exponents": [f"{number}e20" for number in range(100, 160)],
+    "plus": [f"+{number}" for number in range(100, 160)],
+}
+
+
+@pytest.mark.parametrize("ids", COLUMNS.values(), ids=COLUMNS)
+@pytest.mark.parametrize("odd", ["B7", "", "1.5", "-3", "x" * 300])
+def test_no_odd_id_gives_others_another_shard(ids: list[str], odd: str) -> None:
+    clean, spoiled = column(ids), column([*ids[:-1], odd])
+    for rule in (
+        lambda units: Shards.hashed(units, 20),
+        lambda units: Shards.placed(units, Roster.of(np.unique(spelled(ids))), 20),
+    ):
+        here, there = rule(clean), rule(spoiled)
+        apart = sum(
+            not np.array_equal(one[one != 59], other[other != 59]) for one, other in zip(here.indices, there.indices, strict=True)
+        )
+        assert apart == 0
+    numpys = np.array([*clean[:-1].tolist(), "x7"])  # NumPy's own: numbers become texts
+    assert spelled(numpys)[:-1].tolist() == spelled(clean)[:-1].tolist()
+
+
+def test_the_rule_before_gave_everybody_another_shard() -> None:
+    worst = {}
+    for name, ids in COLUMNS.items():
+        names = [[before(one) for one in column(cells).tolist()] for cells in (ids, [*ids[:-1], "B7"], [*ids[:-1], ""])]
+        worst[name] = max(sum(one != two for one, two in zip(names[0][:-1], other[:-1], strict=True)) for other in names[1:])
+    assert worst == {name: 59 if name != "17 digits" else worst["17 digits"] for name in COLUMNS}
+    assert worst["17 digits"] > 20
+
+
+class Raising:
+    def __str__(self) -> str:
+        raise ValueError("patient-777")
+
+    __repr__ = __str__
+
+
+class RaisingText(str):
+    def __str__(self) -> str:
+        raise ValueError("patient-777")
+
+
+@pytest.mark.parametrize(
+    "odd", [Raising(), RaisingText("ann"), object(), (1, 2), [1], [], {}, len, 1j, np.zeros(2), np.zeros(())]
+)
+def test_what_cannot_be_an_id_is_nobody(odd: object) -> None:
+    assert spelled([1, odd, "ann"]).tolist() == ["1", "", "ann"]
+    assert spelled([odd, odd]).tolist() == ["", ""]  # pairs of one length make no table of ids
+
+
+def test_ids_of_any_kind_keep_a_form() -> None:
+    given = [
+        True,
+        np.True_,
+        "True",
+        Decimal("7.0"),
+        np.float32(0.5),
+        UUID(int=5),
+        date(2020, 1, 2),
+        np.complex64(3),
+        b"7",
+        -0.0,
+        ".5",
+    ]
+    assert spelled(given).tolist() == [
+        "1", "1", "1", "7", "0.5", "00000000-0000-0000-0000-000000000005", "2020-01-02", "3", "7", "0", "0.5",
+    ]  # fmt: skip
+    assert spelled(np.array([1, 2, 3j])).tolist() == ["1", "2", ""]
+    assert spelled(["2.25.7", "1e999", "1_0", "٣", "0x1f", "12-3"]).tolist() == ["2.25.7", "1e999", "1_0", "٣", "0x1f", "12-3"]
+    assert spelled(np.array([2**53 + 1, 5])).tolist() == spelled([float(2**53), 5]).tolist() == [str(2**53), "5"]
+
+
+@pytest.mark.parametrize("kind", ["datetime64[D]", "datetime64[ns]", "timedelta64[s]"])
+def test_an_array_of_dates_is_refused(kind: str) -> None:
+    with pytest.raises(DataError, match="`units` must be texts where they are dates"):
+        spelled(np.array([1, 2]).astype(kind))
+
+
 class NoAnswer:
     """As pandas' NA: whether it is equal to itself cannot be told."""
 
@@ -128,7 +232,11 @@ def test_a_record_that_is_nobody_s_is_in_no_shard(nobody: object) -> None:
         assert sorted(np.concatenate(shards.indices).tolist()) == [0, 2]
 
 
-@given(st.one_of(st.text(), st.binary(), st.floats(), st.integers(), st.text("a\0 \udcff", max_size=5)))
+@given(
+    st.one_of(
+        st.text(), st.binary(), st.floats(), st.integers(), st.text("a\0 \udcff", max_size=5), st.text("0179.eE+-", max_size=400)
+    )
+)
 def test_every_id_can_be_written_and_is_written_once(one: object) -> None:
     [name] = spelled([one]).tolist()
     assert spelled([name]).tolist() == [name]
@@ -243,7 +351,7 @@ def test_indices_that_are_not_records_are_refused(indices: list[object]) -> None
         Shards.of(indices, [1, 2, 3])  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("units", [3, [[1, 2], [3, 4]]])
+@pytest.mark.parametrize("units", [3, np.array([[1, 2], [3, 4]]), "ab"])
 def test_units_must_be_one_id_per_record(units: object) -> None:
     for divided in (lambda: Shards.hashed(units, 1), lambda: Shards.of([[0]], units), lambda: Roster.of(units)):  # type: ignore[arg-type]
         with pytest.raises(DataError, match="`units` must be one id per record"):

@@ -130,6 +130,4 @@ def _targets(targets: Any) -> Tensor:
     if array.ndim > 1:
         masks = torch.from_numpy(array.astype(np.float32))
         return masks[:, 0] if masks.ndim > 3 and masks.shape[1] == 1 else masks
-    if array.dtype.kind not in "biu":  # `Private.labelled` gives whole numbers
-        raise DataError(f"`targets` must be whole labels or masks. Got {array.dtype} of shape {array.shape} instead.")
-    return torch.from_numpy(array.astype(np.int64))
+    return torch.from_numpy(array.astype(np.int64))  # `Private` has read them as whole numbers

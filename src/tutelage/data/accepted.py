@@ -58,9 +58,13 @@ class Accepted:
         kind = numbers(array.dtype)
         if kind == "uint8" and self.scaled:
             return scale(array)
+        # Tables are learned from as floats. Where a pool lies in [0, 1] larger whole numbers may be pixels, not scaled yet.
+        alike = array.dtype.kind in "biu" and (self.low < 0 or self.high > 1 or _range(array)[1] <= 1)
+        if len(self.shape) < 2 and self.numbers == "float" and alike:
+            return array.astype(np.float64)
         if kind != self.numbers:
-            alike = " (or bytes, which are divided by 255)" if self.scaled else ""
-            raise DataError(f"`inputs` must be {self.numbers}{alike}, as the model learned from. Got {kind} instead.")
+            hint = " (or bytes, which are divided by 255)" if self.scaled else ""
+            raise DataError(f"`inputs` must be {self.numbers}{hint}, as the model learned from. Got {kind} instead.")
         if len(self.shape) > 1 and kind == "float" and 0 < self.high - self.low < math.inf:
             low, high, wide = *_range(array), self.high - self.low
             if math.isfinite(high) and (low < self.low - wide or high > self.high + wide):

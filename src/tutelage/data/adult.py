@@ -58,7 +58,10 @@ FEATURES: tuple[str, ...] = tuple(feature for column in COLUMNS for feature in c
 
 
 def read_adult(path: Path | str) -> Records:
-    """Read adult.data or adult.test: (records, 108) and (records,)."""
+    """Read adult.data or adult.test: (records, 108) and (records,).
+
+    An odd cell is refused: read private tables with it only where they are checked already.
+    """
     path = Path(path)
     try:
         lines = path.read_text(encoding="ascii").splitlines()

@@ -13,7 +13,7 @@ import numpy as np
 
 from tutelage.data import cleaning
 from tutelage.data.accepted import Accepted
-from tutelage.data.labels import whole
+from tutelage.data.labels import read, whole
 from tutelage.data.mapped import forget
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.privacy.units import Roster, Shards, Unit, spelled
@@ -43,12 +43,14 @@ class Private:
     notes: Mapping[str, int] = field(default_factory=dict)  # private: what was cleaned, and how often
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "inputs", _array(self.inputs, "inputs"))
+        object.__setattr__(self, "targets", _array(self.targets, "targets", labels=True))
         if not len(self.inputs) == len(self.targets) == len(self.units):
             raise DataError(
                 "`inputs`, `targets` and `units` must have one entry per record. "
                 f"Got {len(self.inputs)}, {len(self.targets)} and {len(self.units)} instead."
             )
-        object.__setattr__(self, "targets", whole(self.targets))
+        object.__setattr__(self, "targets", read(self.targets))
         Unit(self.unit)  # refuses what a budget could not be about
         ids = spelled(self.units)
         found = Counter(self.notes)
@@ -73,9 +75,11 @@ class Private:
     ) -> Private:
         """Wrap arrays. Without `units` every row is a unit, and the rows are the roster: a removed record leaves a blank.
 
+        `inputs` and masks are NumPy arrays or data frames, whose type and shape are public; a list is refused, because its
+        type follows from its rows. Tables become 64-bit floats, cell by cell. Labels and units may be lists.
         A `roster` is a public list of ids that was fixed before the data was collected, never one that is read off it.
         """
-        inputs, targets = _array(inputs), _array(targets)
+        inputs, targets = _array(inputs, "inputs"), _array(targets, "targets", labels=True)
         _check_masks(inputs, targets)
         if units is None and roster is not None:
             raise RecipeError("`units` must be given where `roster` is: whose row is whose. Got the roster alone instead.")
@@ -85,13 +89,12 @@ class Private:
 
     def labelled(self, classes: int) -> Private:
         """Leave out the records whose label is no whole number from 0 to `classes` − 1: they stay in no shard, with label 0."""
-        if self.targets.ndim != 1 or self.targets.dtype.kind not in "biuf":
-            got = f"numbers of shape {self.targets.shape[1:]} each" if self.targets.dtype.kind in "biuf" else "no numbers"
+        if self.targets.ndim != 1:
+            got = f"rows of shape {self.targets.shape[1:]}"
             raise DataError(f"`targets` must be one number per record (0, 1, 2, ...) where teachers vote. Got {got} instead.")
-        labels = self.targets if self.targets.dtype.kind == "f" else self.targets.astype(np.int64)
-        known = (labels >= 0) & (labels < classes) & (np.floor(labels) == labels)
+        known = (self.targets >= 0) & (self.targets < classes)
         notes = Counter(self.notes) + Counter({_UNLABELLED: int((~known & (self.units != "")).sum())})
-        targets, units = np.where(known, labels, 0).astype(np.int64), np.where(known, self.units, "")
+        targets, units = np.where(known, self.targets, 0), np.where(known, self.units, "")
         return replace(self, targets=targets, units=units, notes=notes)
 
     @property
@@ -176,14 +179,21 @@ class Public:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"
 
 
-def _array(values: Any) -> np.ndarray:
-    """Make an array in which one word among numbers stays one odd cell: NumPy would write all of them as words."""
-    array = np.asarray(values)
-    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        cells = np.asarray(values, dtype=object)
-        if not all(isinstance(cell, (str, bytes)) for cell in cells.reshape(-1).tolist()):
-            return cells
-    return array
+def _array(values: Any, name: str, *, labels: bool = False) -> np.ndarray:
+    """Take an array or a data frame. A list is one of labels or nothing: one row would decide its type, or whether it has one."""
+    if isinstance(values, np.ndarray):
+        return values
+    if hasattr(values, "to_numpy"):
+        return np.asarray(values.to_numpy())
+    if hasattr(values, "__array__"):
+        return np.asarray(values)
+    if labels and isinstance(values, (list, tuple, range)):
+        return np.fromiter(values, dtype=object, count=len(values))  # a label that is a list is one label, and no class
+    hint = "; masks and shares, too" if labels else ""
+    raise DataError(
+        f"`{name}` must be a NumPy array or have `to_numpy`: the type of a list follows from its rows{hint}. "
+        f"Got {type(values).__name__} instead."
+    )
 
 
 def _check_masks(inputs: np.ndarray, targets: np.ndarray) -> None:

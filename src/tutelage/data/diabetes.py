@@ -192,7 +192,10 @@ FEATURES: tuple[str, ...] = tuple(feature for column in COLUMNS for feature in c
 
 
 def read_diabetes(path: Path | str, *, target: Target = "within-30-days") -> Records:
-    """Read dataset_diabetes.zip or the extracted csv: (records, 183), (records,), and the patient of every record."""
+    """Read dataset_diabetes.zip or the extracted csv: (records, 183), (records,), and the patient of every record.
+
+    An odd cell is refused: read private tables with it only where they are checked already.
+    """
     path = Path(path)
     if target not in _POSITIVE:
         raise RecipeError(f"`target` must be {' or '.join(map(repr, _POSITIVE))}. Got {target!r} instead.")

@@ -58,14 +58,24 @@ class Rows:
 
 def forget(array: Array) -> None:
     """Let the pages of a mapped array go that were read: they are on disk, and would count as held until then."""
+    base = _mapped(array)
+    if base is not None and getattr(base, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):
+        base._mmap.madvise(mmap.MADV_DONTNEED)  # what is copied on write has no file
+
+
+def is_mapped(array: Array) -> bool:
+    """Tell whether an array's values lie in a file."""
+    return _mapped(array) is not None
+
+
+def _mapped(array: Array) -> Any:
+    """Give the array of a mapped file that this one shows a part of, or None."""
     base: Any = array
     while isinstance(base, np.ndarray):
-        held = getattr(base, "_mmap", None)
-        if isinstance(held, mmap.mmap):
-            if getattr(base, "mode", "c") != "c" and hasattr(mmap, "MADV_DONTNEED"):  # what is copied on write has no file
-                held.madvise(mmap.MADV_DONTNEED)
-            return
+        if isinstance(getattr(base, "_mmap", None), mmap.mmap):
+            return base
         base = base.base
+    return None
 
 
 def each(array: Array) -> Iterator[Array]:

@@ -181,6 +181,7 @@ def load(
     Files are looked for below `directory`, fetched from their public address where `download` allows and the network
     does, and compared with their published checksums unless `verify` is off. `published` takes the published list of its people
     as the roster; without it people are divided by a hash of their ids. Arrays without ids have their rows as the roster.
+    Without `verify` files must be public or checked already: a reader refuses what is odd in one record.
     """
     preset = _preset(name)
     if published and not (preset.roster and verify):

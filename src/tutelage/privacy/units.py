@@ -9,12 +9,17 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, final
+from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +27,10 @@ import numpy.typing as npt
 from tutelage.privacy.errors import DataError, RecipeError, UnitOverlap
 
 _LONGEST = 200  # characters of an id; a longer one is written as its hash
+_EXACT = 2**53  # from here on 64-bit floats do not hold every whole number
+_IDS = (str, bytes, int, float, np.generic, Decimal, UUID, date)  # what can be an id; booleans are ints
+_PLAIN = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_BOOLEANS = {"True": "1", "False": "0"}  # as numbers have them
 _MISSING = frozenset({"nan", "NaN", "None", "NaT", "<NA>"})  # what NumPy and pandas write for an id that is not there
 
 
@@ -57,39 +66,60 @@ class Unit:
 
 
 def spelled(units: npt.ArrayLike) -> npt.NDArray[np.str_]:
-    """Write every id in one form, each by itself: 7, 7.0, "7" and " 7 " are one unit. A missing id is the empty text.
+    """Write every id in one form, each by itself: 7, 7.0, "7", "007" and " 7 " are one unit. A missing id is the empty text.
 
     The form of one id must not depend on what kind of id another record has: NumPy and data frames turn a whole column into
-    floats or texts because of one odd cell, and every hash would change. An id of any length and with any characters has a
-    form: none can end a run. What was written once is written the same again.
+    floats or texts because of one odd cell, and every hash would change. So an id that is a number, or a text that spells one, is
+    written as a 64-bit float has it. Whole numbers from 2^53 on are rounded by that, however they are given: two that round alike
+    are one unit. An id of any length and with any characters has a form: none can end a run. What is neither a text nor a
+    number nor a date is nobody. What was written once is written the same again.
     """
-    ids = units if isinstance(units, np.ndarray) else np.asarray(units, dtype=object)  # a list may mix kinds
+    ids = _cells(units)
     if ids.ndim != 1:
         raise DataError(f"`units` must be one id per record. Got shape {ids.shape} instead.")
-    if ids.dtype.kind in "iu":
+    if ids.dtype.kind in "mM":  # how one is written depends on the precision of all
+        raise DataError("`units` must be texts where they are dates or times. Got an array of them instead.")
+    if ids.dtype.kind in "iu" and (not ids.size or (int(ids.min()) > -_EXACT and int(ids.max()) < _EXACT)):
         return ids.astype(np.str_)
     return np.array([_written(one) for one in ids.tolist()], dtype=np.str_)
 
 
+def _cells(units: npt.ArrayLike) -> npt.NDArray[Any]:
+    if isinstance(units, (list, tuple)):  # which may mix kinds, and a pair in it is one odd id
+        return np.fromiter(units, dtype=np.object_, count=len(units))
+    return np.asarray(units)
+
+
 def _written(one: object) -> str:
-    if isinstance(one, bytes):
-        one = one.decode("utf-8", "replace")
-    if isinstance(one, (bool, np.bool_)):
-        return str(bool(one))
     try:
-        if one is None or not bool(one == one):  # not a number, not a time
-            return ""
-    except Exception:  # pandas' NA cannot say whether it is equal to itself, and a signalling decimal raises its own
+        text = _text(one)
+    except Exception:  # an object of another's may raise anything; pandas' NA cannot say whether it is equal to itself
         return ""
-    if isinstance(one, (int, np.integer)):
-        text = str(int(one)) if abs(int(one)) < 10**_LONGEST else hex(int(one))  # Python refuses to write very long decimals
-    elif isinstance(one, (float, np.floating)) and float(one).is_integer():
-        text = str(int(one))
-    else:
-        text = unicodedata.normalize("NFC", str(one).replace("\0", " ")).strip()  # NumPy drops a zero at the end
-        text = "" if text in _MISSING else text
     # An array of texts is as wide as its longest: one id of a megabyte would need a megabyte for every record.
     return text if len(text) <= _LONGEST else f"sha256 {hashlib.sha256(_bytes(text)).hexdigest()}"
+
+
+def _text(one: Any) -> str:
+    if isinstance(one, (complex, np.complexfloating)):  # one of them makes an array of them
+        one = float(one.real) if one.imag == 0 else None
+    if not isinstance(one, _IDS) or not bool(one == one):  # not a number, not a time
+        return ""
+    if isinstance(one, (int, np.integer)):
+        try:
+            return _number(float(one))
+        except OverflowError:
+            return hex(int(one))  # Python refuses to write very long decimals
+    if isinstance(one, (float, np.floating)):
+        return _number(float(one))
+    text = one.decode("utf-8", "replace") if isinstance(one, bytes) else str(one)
+    text = unicodedata.normalize("NFC", text.replace("\0", " ")).strip()  # NumPy drops a zero at the end
+    if len(text) <= 2 * _LONGEST and _PLAIN.fullmatch(text) and math.isfinite(number := float(text)):
+        return _number(number)
+    return "" if text in _MISSING else _BOOLEANS.get(text, text)
+
+
+def _number(number: float) -> str:
+    return str(int(number)) if number.is_integer() else repr(number)
 
 
 @final
