@@ -89,8 +89,8 @@ def test_windows_that_are_read_teach_what_windows_that_were_copied_teach(masks, 
     rows = [(rows[:, None] * len(places) + np.arange(len(places))).reshape(-1) for rows in shards.indices]
     twin = Ensemble.fit(network, cut, drawn, rows, **given | {"engine": "sequential" if engine == "processes" else engine})
     assert all(torch.equal(tensor, twin.state[name]) for name, tensor in teachers.ensemble.state.items())
-    again = Ensemble.fit(network, cut, drawn, rows, **given, checkpoint=tmp_path / "private")  # refused, if it were another fit
-    assert again.plan is None  # nothing was left to train
+    again = Ensemble.fit(network, cut, drawn, rows, **given, checkpoint=tmp_path / "private")
+    assert again.plan is None  # the same fit: nothing was left to train
 
 
 def test_large_scans_that_are_seen_whole_are_read_too(masks, monkeypatch) -> None:
