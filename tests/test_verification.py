@@ -533,7 +533,7 @@ def test_what_no_grid_can_price_is_refused_before_it_is_priced(
     monkeypatch.setattr(verification, "_price", price)
     if twin:
         monkeypatch.setattr(verification, "_check_size", lambda *_: None)
-    with pytest.raises(LedgerError, match="a grid was made" if twin else "must have at most 1,000,000 events and ε = 100,000"):
+    with pytest.raises(LedgerError, match="a grid was made" if twin else "must have at most 1,000,000 events and ε = 20,000"):
         verify(folder)
     assert len(priced) == twin
 

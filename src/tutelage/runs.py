@@ -39,7 +39,7 @@ STAGES = ("control: non-private, all private masks", "stage: teacher", "stage: e
 #: What a run writes anew whenever it goes on. What it learned of public data stays, and so do its rounds of questions.
 _WRITTEN = (
     "guarantee.json", "manifest.json", "recipe.toml", "scores.json", "labels.csv", "answers.npz", "weights.npz", "samples.npz",
-    "stages.npy", "report.html", "student.*", "linear.*",
+    "stages.npy", "report.html", "student", "student.*", "linear", "linear.*",
 )  # fmt: skip
 
 

@@ -164,7 +164,7 @@ STRAYS = (
     "counts.npy",
     ".hidden",
     "GUARANTEE.JSON",
-    "student",
+    "student.tar.gz",
     "rounds/x.txt",
     "rounds/0.npz",
     "more/deep/ids.txt",
