@@ -239,7 +239,7 @@ def test_the_kind_of_labels_is_public_and_refused() -> None:
 ODD_LABELS = ["x", "", None, 0.5, 1j, float("nan"), 2**70, b"x", (1, 2), [0], np.zeros(2), object()]
 
 
-@pytest.mark.parametrize("odd", ODD_LABELS, ids=repr, ids=lambda odd: type(odd).__name__)
+@pytest.mark.parametrize("odd", ODD_LABELS, ids=lambda odd: type(odd).__name__)
 def test_one_odd_label_decides_no_other(odd) -> None:
     for clean in ([0, 1, 2, 1], ["0", "1", "2", "1"], [0.0, 1.0, 2.0, 1.0], [b"0", b"1", b"2", b"1"]):
         given = [[*clean, odd]]
