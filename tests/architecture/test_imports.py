@@ -143,7 +143,9 @@ def test_the_scan_sees_noise(line: str, tmp_path: Path) -> None:
 
 def test_only_mechanisms_draws_noise() -> None:
     drawing = {path.name for path in PRIVACY if any(name in DRAWS for _, name in names(path))}
-    assert drawing == {"mechanisms.py", "entries.py"}
+    assert drawing == {"mechanisms.py", "entries.py", "chance.py"}
+    # chance.py draws nothing: it puts the process's own generators back.
+    assert {name for _, name in names(SOURCE / "privacy" / "chance.py") if name in DRAWS} == {"random"}
     # entries.py draws the names of ledgers and charges, which are no noise: in one place.
     assert [name for _, name in names(SOURCE / "privacy" / "entries.py") if name in DRAWS] == ["urandom"]
 

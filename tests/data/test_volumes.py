@@ -345,7 +345,7 @@ def test_a_list_from_a_spreadsheet_is_read(tmp_path: Path) -> None:
 def test_a_public_list_in_another_alphabet_is_refused_without_a_name(tmp_path: Path) -> None:
     task(tmp_path)
     (tmp_path / "patients.csv").write_bytes("organ_000,Ré\n".encode("cp1252"))
-    with pytest.raises(DataError, match=r"as name,patient in UTF-8\. Got 1 other or repeated lines instead\.$"):
+    with pytest.raises(DataError, match=r"Got 1 lines of another form, or for a scan that has one already, instead\.$"):
         Volumes.decathlon(tmp_path, size=(8, 8, 8)).public()
 
 
@@ -582,8 +582,8 @@ def test_a_private_scan_of_two_patients_is_a_record_of_both(tmp_path: Path) -> N
     private = volumes.private()
     assert private.units.tolist() == ["p0", "q0", "p1", "p2"]
     np.testing.assert_array_equal(private.inputs[0], private.inputs[1])
-    assert "Got 1 other or repeated lines" in " ".join(private.notes)
-    with pytest.raises(DataError, match="Got 1 other or repeated lines"):
+    assert "Got 1 lines of another form" in " ".join(private.notes)
+    with pytest.raises(DataError, match="Got 1 lines of another form"):
         volumes.public()
 
 

@@ -76,7 +76,8 @@ def faults(root: Path, names: Sequence[str]) -> tuple[str, ...]:
     (owners, odd), found = _list(root), []
     if odd:
         found.append(
-            f"`{_PATIENTS}` must give every scan once, as name,patient in UTF-8. Got {odd} other or repeated lines instead."
+            f"`{_PATIENTS}` must have one line name,patient in UTF-8 for every scan, and no others. "
+            f"Got {odd} lines of another form, or for a scan that has one already, instead."
         )
     if extra := sum(name not in names for name in owners):
         found.append(f"`{_PATIENTS}` must list scans that are there. Got {extra} lines without a scan instead.")

@@ -73,7 +73,7 @@ class Scans:
 def _read(name: str, volumes: Volumes, thin: int, parts: tuple[int, int, int], norm: float | None) -> Scans:
     """Read volumes one by one and keep every `thin`-th voxel of every axis, so that the whole is never held."""
     step = (slice(None, None, thin),) * 3
-    pairs = [(image[(slice(None), *step)].copy(), mask[step].copy()) for image, mask in volumes.read()]
+    pairs = [(image[(slice(None), *step)].copy(), mask[step].copy()) for image, mask in volumes.intact().read()]
     images, masks = (np.stack(some) for some in zip(*pairs, strict=True))
     everyone = Public.of(images, masks, source=f"{name}, every {thin}. voxel" if thin > 1 else name)
     return Scans(name=name, everyone=everyone, patients=volumes.patients, parts=parts, norm=norm, thin=thin)
