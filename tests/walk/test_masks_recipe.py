@@ -419,7 +419,7 @@ def test_nobody_private_is_a_release_all_the_same(
     done = run(parse(recipe_of(text, tmp_path)), tmp_path / "run", data=tmp_path / "clinic", device="cpu", engine="sequential")
     assert verify(done.folder).against_private_book
     notes = json.loads(done.folder.inside_data.read_text(encoding="utf-8"))
-    assert "Got 1 other or repeated lines" in json.dumps(notes)
+    assert "Got 1 lines of another form" in json.dumps(notes)
     assert "repeated lines" not in "".join(
         path.read_text(encoding="utf-8", errors="replace") for path in done.folder.release.rglob("*") if path.is_file()
     )
