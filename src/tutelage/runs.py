@@ -43,6 +43,19 @@ _WRITTEN = (
 )  # fmt: skip
 
 
+@contextmanager
+def held(lock: int, refusal: str) -> Iterator[None]:
+    """Hold an open file as a lock, or refuse. It goes with the process, also when it is killed."""
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise LedgerError(refusal) from None
+        yield
+    finally:
+        os.close(lock)
+
+
 @final
 class RunFolder:
     """Name the places of a run. Everything under `private/` is readable by its owner alone."""
@@ -329,17 +342,11 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep a second run off this folder. The lock goes with the process, also when it is killed."""
+        """Keep a second run off this folder."""
         with self._writable():
             lock = os.open(self.private / "run.lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise LedgerError("`out` must be used by one run at a time. Got a folder in use by another instead.") from None
+        with held(lock, "`out` must be used by one run at a time. Got a folder in use by another instead."):
             yield
-        finally:
-            os.close(lock)
 
     @contextmanager
     def _writable(self) -> Iterator[None]:

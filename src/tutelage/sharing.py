@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +10,7 @@ from typing import Any
 
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.ledger import Budget, Ledger
-from tutelage.runs import RunFolder
+from tutelage.runs import RunFolder, held
 
 
 @contextmanager
@@ -36,20 +35,14 @@ def ledger_of(folder: RunFolder, budget: Budget, shared: str | os.PathLike[str] 
 
 @contextmanager
 def _alone(place: Path) -> Iterator[None]:
-    """Keep a second run off a ledger. The lock goes with the process, also when it is killed."""
+    """Keep a second run off a ledger."""
     try:
         real = Path(os.path.realpath(place))  # under whatever name: another one would have another lock
         lock = os.open(real.with_name(f"{real.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise RecipeError(f"`ledger` must lie in a folder that can be written. Got «{error.strerror}» instead.") from None
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise LedgerError("`ledger` must be used by one run at a time. Got one in use by another run instead.") from None
+    with held(lock, "`ledger` must be used by one run at a time. Got one in use by another run instead."):
         yield
-    finally:
-        os.close(lock)
 
 
 def owned(place: Path, budget: Budget, *, own: bool = False, heads: list[tuple[int, str]] | None = None) -> Ledger:
