@@ -335,7 +335,7 @@ def finished(root: Path, pairs: list[tuple[Event, int]], epsilon: float = 2e4) -
             ledger.charge(event, count=count)
         ledger.export(folder.exported_book)
         guarantees.write(guarantee(ledger.entries(), run="run", about=about), folder.guarantee)
-        folder.labels.write_text("public_record,label,source\n", encoding="utf-8")
+        (folder.release / "labels.csv").write_text("public_record,label,source\n", encoding="utf-8")
         folder.scores.write_text("{}", encoding="utf-8")
         (folder.release / "student.txt").write_text("knows nothing", encoding="utf-8")
         folder.publish(ledger)

@@ -13,7 +13,6 @@ import pytest
 
 import tutelage as tt
 from tutelage import worth
-from tutelage.asking import Interview
 from tutelage.choice import Choice, best
 from tutelage.planning import Aggregation
 from tutelage.privacy import accounting
@@ -25,6 +24,8 @@ from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.mechanisms import GNMax, ThresholdTest
 from tutelage.privacy.sealed import Sealed
 from tutelage.simulation import PublicVotes, right_chance, simulate, with_student
+from tutelage.tasks.labels.interview import Interview
+from tutelage.tasks.oracle_view import CuratorView
 from tutelage.telling import silent
 from tutelage.worth import Situation, Worth, parts, situations
 
@@ -159,7 +160,7 @@ def interviewed(votes: PublicVotes, plan: Choice, folder: Path) -> tuple[Any, di
     with Ledger(folder / "book.sqlite", BUDGET) as book:
         curator = Curator(everybody, tt.Votes(plan.classes), mechanism, book, screen=screen)
         found = Interview(public, plan.queries, plan.classes, plan.how, None).hold(
-            curator,
+            CuratorView(curator),
             lambda: everybody,  # type: ignore[arg-type, return-value]
             folder / "rounds",
             silent,

@@ -31,6 +31,7 @@ from tutelage.recipes.run import run
 from tutelage.students.heir import Heir
 from tutelage.students.linear import LinearStudent
 from tutelage.students.questions import Uncertain
+from tutelage.tasks.table import read_controls
 from tutelage.teachers.records import RecordTeachers
 
 KEPT = Path(__file__).parents[1] / "fixtures" / "golden.npz"
@@ -153,7 +154,7 @@ def taken(name: str, out: Path) -> dict[str, np.ndarray]:
     found["document"] = np.asarray(
         json.dumps(rounded({"scores": outcome.scores, **promised}), sort_keys=True, ensure_ascii=False)
     )
-    found["controls"] = np.asarray(json.dumps(rounded(outcome.folder.read_controls()), ensure_ascii=False))
+    found["controls"] = np.asarray(json.dumps(rounded(read_controls(outcome.folder)), ensure_ascii=False))
     return found
 
 

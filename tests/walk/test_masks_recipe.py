@@ -17,8 +17,11 @@ from tutelage.privacy.ledger import charges, read_lines
 from tutelage.recipes.recipe import parse
 from tutelage.recipes.run import run
 from tutelage.report.page import report
-from tutelage.runs import STAGES, RunFolder
+from tutelage.runs import RunFolder
+from tutelage.tasks.masks import reading as masks_reading
 from tutelage.verification import verify
+
+STAGES = masks_reading.READING.sealed["stages"]
 
 pytest.importorskip("torch")
 

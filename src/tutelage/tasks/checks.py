@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy.typing as npt
 
-from tutelage.codecs.corrections import Corrections
-from tutelage.codecs.votes import Votes
 from tutelage.data import overlap
 from tutelage.data.accepted import numbers
 from tutelage.data.dataset import Private, Public
@@ -22,14 +20,7 @@ from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Adjacency
 from tutelage.runs import RunFolder
-
-
-def check(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any, queries: int) -> None:
-    """Refuse arguments of a wrong kind, data of another unit than the budget's, and a codec for other targets."""
-    check_kinds(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget)
-    check_fit(private, public, budget, queries, codec)
-    check_codec(codec, private)
-
+from tutelage.tasks.task import IterativeStudent
 
 #: What may lie under `private/` of a run that was killed before it opened its ledger.
 _BEGUN = ("release", "run.lock", "book.sqlite.lock", "scans")
@@ -58,56 +49,62 @@ def _names(folder: Path) -> list[str]:
 
 def check_kinds(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, codec: Any, budget: Any) -> None:
     """Refuse what is not of its kind: two that were exchanged, an object where what makes it is asked for, nothing."""
-    for name, value, kind in (("private", private, Private), ("public", public, Public), ("budget", budget, Budget)):
+    for name, value, kind in (("private", private, Private), ("budget", budget, Budget)):
         if not isinstance(value, kind):
-            raise RecipeError(f"`{name}` must be {kind.__name__}. Got {_named(value)} instead.")
-    if not (test is None or isinstance(test, Public)):
-        raise RecipeError(f"`test` must be Public, or None. Got {_named(test)} instead.")
+            raise RecipeError(f"`{name}` must be {kind.__name__}. Got {described(value)} instead.")
+    check_public(public, test, student=student)
     if isinstance(teachers, type) or not (hasattr(teachers, "fit") and hasattr(teachers, "vote")):
-        raise RecipeError(f"`teachers` must have a `fit` and a `vote`. Got {_named(teachers)} instead.")
+        raise RecipeError(f"`teachers` must have a `fit` and a `vote`. Got {described(teachers)} instead.")
     if isinstance(codec, type) or not hasattr(codec, "bound"):
-        raise RecipeError(f"`codec` must be a codec, with a `bound`. Got {_named(codec)} instead.")
+        raise RecipeError(f"`codec` must be a codec, with a `bound`. Got {described(codec)} instead.")
+
+
+def check_public(public: Any, test: Any, *, student: Any) -> None:
+    """Refuse what is not of its kind among public things; a pool that is left out may be one that the student does without."""
+    for name, value in (("public", public), ("test", test)):
+        if not (value is None or isinstance(value, Public)):
+            raise RecipeError(f"`{name}` must be Public, or None. Got {described(value)} instead.")
     if not callable(student):
-        raise RecipeError(f"`student` must make a new student at every call, as a lambda does. Got {_named(student)} instead.")
+        raise RecipeError(f"`student` must make a new student at every call, as a lambda does. Got {described(student)} instead.")
 
 
-def check_fit(private: Private, public: Public, budget: Budget, queries: int, codec: Any) -> None:
-    """Refuse data of another unit than the budget's, and more questions than there are records."""
-    rounds = isinstance(codec, Corrections)  # no records are asked about: there may be as many as one likes
-    if not (isinstance(queries, int) and queries >= 1 and (rounds or queries <= len(public))):
-        raise RecipeError(f"`queries` must be between 1 and the public pool's {len(public)} records. Got {queries!r} instead.")
+def check_units(private: Private, budget: Budget) -> None:
+    """Refuse data of another unit than the budget's."""
     if budget.adjacency != Adjacency.REPLACE_ONE:  # a unit that leaves a shard turns its teacher into anything
         raise RecipeError(f"`adjacency` must be 'replace-one': teachers are trained here. Got {str(budget.adjacency)!r} instead.")
     if private.unit != budget.unit.name:  # shards that keep records apart may still divide a patient
         raise RecipeError(f"`unit` of the budget must be the data's, {private.unit!r}. Got {budget.unit.name!r} instead.")
 
 
-def check_records(private: Private, public: Public, test: Public | None) -> None:
+def check_records(private: Private | None, public: Public | None, test: Public | None) -> None:
     """Refuse records of several shapes or types, a private one among public ones, and targets of several shapes."""
-    wanted, target = public.inputs.shape[1:], private.targets.shape[1:]
-    for name, data in (("private", private), ("test", test)):
-        if data is not None and numbers(data.inputs.dtype) != numbers(public.inputs.dtype):
-            got = data.inputs.dtype
-            raise RecipeError(f"`{name}` must hold the pool's kind of numbers, {public.inputs.dtype}. Got {got} instead.")
-        if data is not None and _bare(data.inputs.shape[1:]) != _bare(wanted):
-            raise RecipeError(f"`{name}` must have records of the pool's shape {wanted}. Got {data.inputs.shape[1:]} instead.")
+    _check_inputs(private, public, test)
+    if private is None:  # somebody else's: whoever opened the oracle compared them
+        return
     overlap.refuse(private, public, test)
-    if test is not None:
-        try:
-            public.takes()(test.inputs)  # as the student will be asked to
-        except DataError as error:
-            raise RecipeError(f"`test` must be what a model of the pool takes. Got «{error}» instead.") from None
+    target = private.targets.shape[1:]
     for name, data in (("public", public), ("test", test)):
         if data is not None and data.targets is not None and data.targets.shape[1:] != target:
             got = data.targets.shape[1:]
             raise RecipeError(f"`{name}` must have targets of the private ones' shape {target}. Got {got} instead.")
 
 
-def known(test: Public | None) -> Public | None:
-    """Leave out test records whose label nobody knows, a number below 0: there is nothing to score on them."""
-    if test is None or test.targets is None or test.targets.ndim != 1 or not (test.targets < 0).any():
-        return test
-    return test[test.targets >= 0]
+def _check_inputs(private: Private | None, public: Public | None, test: Public | None) -> None:
+    """Refuse inputs of another shape, type or scale than the pool's."""
+    if public is None:
+        return
+    wanted = public.inputs.shape[1:]
+    for name, data in (("private", private), ("test", test)):
+        if data is not None and numbers(data.inputs.dtype) != numbers(public.inputs.dtype):
+            got = data.inputs.dtype
+            raise RecipeError(f"`{name}` must hold the pool's kind of numbers, {public.inputs.dtype}. Got {got} instead.")
+        if data is not None and _bare(data.inputs.shape[1:]) != _bare(wanted):
+            raise RecipeError(f"`{name}` must have records of the pool's shape {wanted}. Got {data.inputs.shape[1:]} instead.")
+    if test is not None:
+        try:
+            public.takes()(test.inputs)  # as the student will be asked to
+        except DataError as error:
+            raise RecipeError(f"`test` must be what a model of the pool takes. Got «{error}» instead.") from None
 
 
 def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -115,46 +112,26 @@ def _bare(shape: tuple[int, ...]) -> tuple[int, ...]:
     return shape[1:] if len(shape) > 2 and shape[0] == 1 else shape
 
 
-def check_codec(codec: Any, private: Private) -> None:
-    """Refuse votes for classes where targets are masks, a codec for masks where they are labels, and masks of another size."""
-    space, target = _space(codec), private.targets.shape[1:]
-    if target and isinstance(codec, Votes):
-        raise RecipeError("`codec` must be one for masks where targets are masks. Got Votes instead.")
-    if space is not None and not target:
-        raise RecipeError(f"`codec` must be one for labels where targets are labels: Votes. Got {_named(codec)} instead.")
-    if space is not None and space != target:
-        raise RecipeError(f"`codec` must be one for masks of shape {target}. Got one for {space} instead.")
-
-
-def labelled(private: Private, codec: Any) -> Private:
-    """Leave out private records whose label is no class of the codec: one of them is no reason to refuse."""
-    labels = private.targets.ndim == 1 or isinstance(codec, Corrections)
-    number = getattr(codec, "classes", None)
-    return private.labelled(number) if labels and isinstance(number, int) else private
-
-
-def made(student: Any, public: Public) -> Any:
-    """Make the student that will be published, and let it refuse a pool that it could not learn from."""
+def made(student: Any) -> Any:
+    """Make the student that will be published."""
     learner = student()
-    if not hasattr(learner, "fit"):
-        raise RecipeError(f"`student` must make students, which have a `fit`. Got one that makes {_named(learner)} instead.")
-    if hasattr(learner, "check"):
-        learner.check(public.unlabelled())
+    if not (hasattr(learner, "fit") or isinstance(learner, IterativeStudent)):
+        raise RecipeError(
+            f"`student` must make students, which have a `fit` or a `query`. Got one that makes {described(learner)} instead."
+        )
     return learner
 
 
-def check_classes(codec: Any, public: Public, test: Public | None, *, teachers: Any, learner: Any, shares: bool) -> None:
-    """Refuse public labels that the codec has no class for, and a student that has no class for what may be answered.
+def check_classes(number: int, public: Public, test: Public | None, *, teachers: Any, learner: Any, shares: bool) -> None:
+    """Refuse public labels above the codec's classes, and a student that has no class for what may be answered.
 
     Who may vote for a class or learn it is read from teachers and student. A private label of no class is left out, not refused.
     """
-    if isinstance(codec, Corrections):
-        _check_widths(codec, teachers, getattr(learner, "linear", learner))
-    if not isinstance(codec, Votes):
-        return
     if shares and not getattr(learner, "learns_shares", True):
-        raise RecipeError(f"`student` must be one that learns shares where the method is 'mean'. Got {_named(learner)} instead.")
-    number, voted, learned = codec.classes, _classes(teachers), _classes(learner)
+        raise RecipeError(
+            f"`student` must be one that learns shares where the method is 'mean'. Got {described(learner)} instead."
+        )
+    voted, learned = number_of_classes(teachers), number_of_classes(learner)
     if voted is not None and voted > number:
         raise RecipeError(f"`codec` must have a class for each of the teachers' {voted}. Got {number} instead.")
     if learned is not None and (learned != number if shares else learned < number):
@@ -164,20 +141,12 @@ def check_classes(codec: Any, public: Public, test: Public | None, *, teachers: 
             raise RecipeError(f"`codec` must have a class for every label of `{name}`. Got {number} classes instead.")
 
 
-def _check_widths(codec: Corrections, teachers: Any, learner: Any) -> None:
-    """Refuse teachers or a student with other features or other classes than corrections are laid out for."""
-    for name, part in (("teachers", teachers), ("student", learner)):
-        seen = getattr(getattr(part, "sight", None), "width", codec.width), _classes(part) or codec.classes
-        if seen != (codec.width, codec.classes):
-            raise RecipeError(f"`codec` must be for the weights of `{name}`, {seen}. Got {(codec.width, codec.classes)} instead.")
-
-
 def _fit(labels: npt.NDArray[Any], classes: int) -> bool:
     """Tell whether all are numbers of classes; a number below 0 may stand for a public label that is not known."""
     return labels.dtype.kind in "biuf" and bool(((labels < classes) & (labels % 1 == 0)).all())
 
 
-def _classes(of: Any) -> int | None:
+def number_of_classes(of: Any) -> int | None:
     """Give the number of classes that teachers or a student were made for, where they or their network say it."""
     for holder in (of, getattr(of, "network", None)):
         number = getattr(holder, "classes", None)
@@ -186,16 +155,7 @@ def _classes(of: Any) -> int | None:
     return None
 
 
-def _space(codec: Any) -> tuple[int, ...] | None:
-    """Give the shape of the masks that a codec, or one inside it, is made for; none where it is made for labels."""
-    shape = getattr(codec, "shape", None)
-    if isinstance(shape, tuple) and type(codec).__module__.startswith("tutelage.codecs."):  # another's may be of anything
-        return shape
-    inside = (_space(inner) for name in ("filter", "codec") if (inner := getattr(codec, name, None)) is not None)
-    return next((found for found in inside if found is not None), None)
-
-
-def _named(value: Any) -> str:
+def described(value: Any) -> str:
     """Name what was given, and show none of it: it may be private."""
     if value is None:
         return "None"
