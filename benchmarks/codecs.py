@@ -41,7 +41,6 @@ from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
 from tutelage.tasks.masks.task import Masking
-from tutelage.tasks.oracle_view import CuratorView
 from tutelage.tasks.task import Learning, Plan
 
 MASKS = 16  # public ones, to fit on
@@ -172,7 +171,7 @@ def door(name: str, volumes: int, teachers: int) -> dict[str, Any]:
         with folder.locked(), Ledger(folder.book, BUDGET) as ledger:
             curator = Curator(crowd, codec, mechanism, ledger, private=folder.private)
             learning = Learning(Silent, Silent(), folder, lambda what, done, total: print(what, done, total, file=sys.stderr))
-            answers = task.ask(CuratorView(curator), learning)
+            answers = task.ask(curator, learning)
         spent["draw"], spent["ask and decode"] = crowd.spent, time.perf_counter() - start - crowd.spent
         start = time.perf_counter()
         task.publish(folder, Silent(), answers)

@@ -25,7 +25,6 @@ from tutelage.privacy.mechanisms import GNMax, ThresholdTest
 from tutelage.privacy.sealed import Sealed
 from tutelage.simulation import PublicVotes, right_chance, simulate, with_student
 from tutelage.tasks.labels.interview import Interview
-from tutelage.tasks.oracle_view import CuratorView
 from tutelage.telling import silent
 from tutelage.worth import Situation, Worth, parts, situations
 
@@ -160,7 +159,7 @@ def interviewed(votes: PublicVotes, plan: Choice, folder: Path) -> tuple[Any, di
     with Ledger(folder / "book.sqlite", BUDGET) as book:
         curator = Curator(everybody, tt.Votes(plan.classes), mechanism, book, screen=screen)
         found = Interview(public, plan.queries, plan.classes, plan.how, None).hold(
-            CuratorView(curator),
+            curator,
             lambda: everybody,  # type: ignore[arg-type, return-value]
             folder / "rounds",
             silent,

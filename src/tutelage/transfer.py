@@ -23,12 +23,13 @@ from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
 from tutelage.privacy.errors import BudgetExceeded, Error, LedgerError
 from tutelage.privacy.ledger import Budget, Ledger, read_lines
+from tutelage.privacy.oracle import Oracle
 from tutelage.privacy.sealed import Sealed, quietly
 from tutelage.privacy.units import Shards
 from tutelage.runs import RunFolder
 from tutelage.sharing import ledger_of
 from tutelage.tasks import checks, table
-from tutelage.tasks.oracle_view import CuratorView, Oracle
+from tutelage.tasks.account import account
 from tutelage.tasks.questions import Questions
 from tutelage.tasks.task import Learning, Model, Plan, Students, Task
 from tutelage.telling import Progress, silent
@@ -97,67 +98,43 @@ def transfer(
     progress: Progress | None = None,
     task: str | None = None,
 ) -> Outcome:
-    """Train a student on public data from the private teachers' noisy answers: split, open an oracle, and `learn` from it.
+    """Train a student from private teachers' noisy answers: split, open an oracle, and `learn` from it. Then run the controls.
 
-    What is asked follows from targets, codec and student: labels, masks, or the states of a student that chooses its own
-    queries and needs no public pool (`public=None`). `task` names it where they do not say (tasks.table.TABLE).
-
-    The noise is calibrated to the budget, unless the aggregation fixes it. `questions` chooses by public criteria alone which
-    public records are asked about; without it, the first `queries`. One with a method `again` chooses every round by what the
-    last student thinks. What a resumed run was answered before is not paid for again; under another plan it quotes the budget.
-    `ledger` is a file that several runs on the same data share: its budget covers all of them. Without it the run has its own.
-    `recipe` is the text of the recipe that this run carries out, to be released, and `purpose` its hash, which names the run in
-    the ledger: runs of one name share answers. Without it the name is random. `pages` writes pages into the release.
-    `benchmark` says that the private data is public anyway: controls computed from it may be shown. `data` is what may be told
-    of it (data.provenance), `declared` says in sentences what is public on somebody's word, `truth` whether true masks of
-    public images may be shown.
+    What is asked follows from targets, codec and student: labels, masks, or the states of a student that chooses its own queries
+    and needs no pool (`public=None`); `task` names it where they do not say. The noise is calibrated to the budget, unless the
+    aggregation fixes it. `questions` chooses by public criteria which records are asked about. A resumed run pays for no answer
+    twice; under another plan it quotes the budget. `ledger` is a file that several runs on the same data share. `recipe` is the
+    text of the run's recipe, to be released, and `purpose` its hash, which names the run in the ledger. `benchmark` says that the
+    private data is public anyway, `data` what may be said of it, `declared` what is public on somebody's word, `truth` whether
+    true masks of public images may be shown. `pages` writes pages into the release. docs/guide/python.md describes each.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
     checks.check_place(out)
     checks.check_kinds(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget)
     checks.check_units(private, budget)
     learner, how, say = checks.made(student), aggregation or _default(codec), progress or silent
-    mechanism, screen = how.built(budget, queries, shards, codec.bound)  # a bad plan fails before anything is written
-    selection, target = how.selecting(budget, queries, mechanism), private.targets.shape[1:]
-    plan = Plan(public, queries, codec, how, questions, shards, target, truth, say)
-    about_what = table.opened(task or table.named(learner, codec, target), plan)
-    private = about_what.cleaned(private)
-    judged = _checked(about_what, private, test, teachers, learner)
-    folder = RunFolder(out)
+    steps = _steps(how, budget, queries, shards, codec)  # a bad plan fails before anything is written
+    plan = Plan(public, queries, codec, how, questions, shards, private.targets.shape[1:], truth, say)
+    kind = table.opened(task or table.named(learner, codec, plan.target), plan)
+    private, folder = kind.cleaned(private), RunFolder(out)
     learning = Learning(student, learner, folder, say)
-    if judged is not None:
-        learning.another()  # the same one twice is refused before anything is paid for
-    parts = private.split(shards, seed=seed)
-    folder.create(resume=resume)
-    with folder.locked(), ledger_of(folder, budget, ledger) as book:
+    judged, parts = _checked(kind, private, test, teachers, learning), private.split(shards, seed=seed)
+    with folder.create(resume=resume).locked(), ledger_of(folder, budget, ledger) as book:
         run = _name(folder, purpose)
-        steps = {"screen": screen, "selection": selection, "private": folder.private, "salt": _salt(run, parts)}
-        curator, roster = Curator(teachers, codec, mechanism, book, **steps), private.roster
-        _check_room(curator, run)
-        about = guarantees.intended(
-            task=about_what.name, adaptive=about_what.adaptive, units=private.places, shards=parts.key, ledger=folder.own(book),
-            roster=None if roster is None else roster.sha256, recipe_sha256=run if recipe else None, tuned_on=tuned_on,
-            plan=_described_plan(curator, about_what, student), data=data,
-        )  # fmt: skip
-        _begin(folder, book, run, about, recipe)
-        folder.write_inside(folder.inside_data, json.dumps(counted(private), indent=2) + "\n")
+        curator = Curator(teachers, codec, ledger=book, private=folder.private, salt=_salt(run, parts), **steps)
+        about = _begin(curator, kind, learning, run, parts, private, recipe=recipe, tuned_on=tuned_on, data=data)
         fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
         quietly("fit", fit, ours=Error)
-        found = _learn(CuratorView(curator, how.sanitise), about_what, learning, judged)
-        private_controls = table.controls(about_what.name)
+        found = _learn(curator, kind, learning, judged)
         if controls and judged is not None:
-            given = (about_what, private, teachers, found.answers, judged, learning)
-            _judge(folder, lambda: private_controls.score(*given))
-            say("scoring the controls", 1, 1)
-        exposed = table.read_controls(folder) if benchmark else {}
-        if exposed:
-            private_controls.expose(folder)
+            _judge(learning, functools.partial(table.controls(kind.name).score, kind, private, teachers, found.answers, judged))
+        exposed = _exposed(kind, folder) if benchmark else {}
         document = _published(folder, book, about, found, exposed, declared, pages)
     return Outcome(found.model, folder, found.answers, document, found.scores)
 
 
 def learn(
-    oracle: Oracle | Curator,
+    oracle: Oracle,
     public: Public | None,
     *,
     student: Students,
@@ -183,26 +160,18 @@ def learn(
     checks.check_public(public, test, student=student)
     learner, how, say = checks.made(student), aggregation or _default(oracle.codec), progress or silent
     plan = Plan(public, queries, oracle.codec, how, questions, say=say)
-    about_what = table.opened(task or table.named(learner, oracle.codec, None), plan)
-    judged = _checked(about_what, None, test, None, learner)
+    kind = table.opened(task or table.named(learner, oracle.codec, None), plan)
     with _opened(out, resume) as folder:
         learning = Learning(student, learner, folder, say)
-        curator = oracle if isinstance(oracle, Curator) else None
-        view = CuratorView(oracle, how.sanitise) if isinstance(oracle, Curator) else oracle
-        if curator is None or out is None:
+        judged = _checked(kind, None, test, None, learning)
+        if out is None or not isinstance(oracle, Curator):
             folder.reopen()
-            found = _learn(view, about_what, learning, judged)
+            found, document = _learn(oracle, kind, learning, judged), {}
             _write_scores(folder, found.scores)
-            return Outcome(found.model, folder, found.answers, {}, found.scores)
-        run = _name(folder, "")
-        _check_room(curator, run)
-        about = guarantees.intended(
-            task=about_what.name, adaptive=about_what.adaptive, units=None, shards="as the oracle was opened", roster=None,
-            ledger=folder.own(curator.ledger), tuned_on=tuned_on, plan=_described_plan(curator, about_what, student),
-        )  # fmt: skip
-        _begin(folder, curator.ledger, run, about, "")
-        found = _learn(view, about_what, learning, judged)
-        document = _published(folder, curator.ledger, about, found, {}, declared, pages)
+        else:
+            about = _begin(oracle, kind, learning, _name(folder, ""), tuned_on=tuned_on)
+            found = _learn(oracle, kind, learning, judged)
+            document = _published(folder, oracle.ledger, about, found, {}, declared, pages)
     return Outcome(found.model, folder, found.answers, document, found.scores)
 
 
@@ -219,14 +188,23 @@ def _opened(out: str | Path | None, resume: bool) -> Iterator[RunFolder]:
         yield folder
 
 
-def _checked(task: Task, private: Private | None, test: Public | None, teachers: Any, learner: Any) -> Public | None:
+def _checked(task: Task, private: Private | None, test: Public | None, teachers: Any, learning: Learning) -> Public | None:
     """Refuse whatever public facts show to fail, and give the test records that can be scored."""
-    public = task.plan.public
+    public, learner = task.plan.public, learning.learner
     checks.check_records(private, public, test)
     if public is not None and hasattr(learner, "check"):
         learner.check(public.unlabelled())
     task.check(teachers=teachers, learner=learner, test=test)
-    return None if test is None or test.targets is None else task.judged(test)
+    if test is None or test.targets is None:
+        return None
+    learning.another()  # the same one twice is refused before anything is paid for
+    return task.judged(test)
+
+
+def _steps(how: Aggregation, budget: Budget, queries: int, shards: int, codec: Any) -> dict[str, Any]:
+    """Build the curator's steps with every open parameter calibrated."""
+    mechanism, screen = how.built(budget, queries, shards, codec.bound)
+    return {"mechanism": mechanism, "screen": screen, "selection": how.selecting(budget, queries, mechanism)}
 
 
 @final
@@ -245,8 +223,7 @@ def _learn(oracle: Oracle, task: Task, learning: Learning, test: Public | None) 
     """Ask, train, write the draft of a release, and score on public test data."""
     folder = learning.folder
     answers = task.ask(oracle, learning)
-    account = getattr(oracle, "account", None)
-    sanitised = None if account is None else account(folder)
+    sanitised = account(oracle, folder, task.plan.how)
     model = task.fit(answers, learning)
     # Before any control learns: one that shares a part with the student could still change it.
     model.save(folder.release / "student")
@@ -255,26 +232,50 @@ def _learn(oracle: Oracle, task: Task, learning: Learning, test: Public | None) 
     return _Learned(model, answers, task.counts(answers), sanitised, {str(name): score for name, score in scores.items()})
 
 
-def _judge(folder: RunFolder, controls: Callable[[], None]) -> None:
+def _judge(learning: Learning, controls: Callable[[Learning], None]) -> None:
     """Score what only the owner of the data may know. A control that fails leaves no figure, and ends no run.
 
     One private record could make it fail. It must not decide whether there is a release: the owner reads of it under `private/`.
     """
+    folder = learning.folder
     folder.failed_controls.unlink(missing_ok=True)
     try:
-        quietly("controls", controls, ours=Error)
+        quietly("controls", functools.partial(controls, learning), ours=Error)
     except Error as error:
         folder.write_inside(folder.failed_controls, f"{error}\n")
+    learning.say("scoring the controls", 1, 1)
 
 
-def _begin(folder: RunFolder, book: Ledger, run: str, about: Mapping[str, Any], recipe: str) -> None:
+def _exposed(task: Task, folder: RunFolder) -> dict[str, float]:
+    """Give the private controls, and show their pictures: where that data is public anyway."""
+    found = table.read_controls(folder)
+    if found:
+        table.controls(task.name).expose(folder)
+    return found
+
+
+def _begin(
+    curator: Curator, task: Task, learning: Learning, run: str, parts: Shards | None = None, private: Private | None = None,
+    *, recipe: str = "", **facts: Any,
+) -> dict[str, Any]:  # fmt: skip
     """Take an earlier release back, and write down what is planned: in the ledger its hash, for the guarantee all of it."""
+    book, folder, roster = curator.ledger, learning.folder, None if private is None else private.roster
+    _check_room(curator, run)
+    about = guarantees.intended(
+        task=task.name, adaptive=task.adaptive, ledger=folder.own(book), recipe_sha256=run if recipe else None,
+        units=None if private is None else private.places, roster=None if roster is None else roster.sha256,
+        shards="as the oracle was opened" if parts is None else parts.key,
+        plan=_described_plan(curator, task, learning.student), **facts,
+    )  # fmt: skip
     folder.reopen()
     folder.keep(book, run)
     book.begin(run, plan=guarantees.planned(about))
     folder.keep(book, run)
+    if private is not None:
+        folder.write_inside(folder.inside_data, json.dumps(counted(private), indent=2) + "\n")
     if recipe:
         folder.recipe.write_text(recipe, encoding="utf-8")
+    return about
 
 
 def _published(

@@ -19,11 +19,11 @@ from tutelage.privacy.errors import DataError
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
+from tutelage.tasks.account import account
 from tutelage.tasks.masks import controls as controls_module
 from tutelage.tasks.masks import task as module
 from tutelage.tasks.masks.controls import Controls
 from tutelage.tasks.masks.task import Masking
-from tutelage.tasks.oracle_view import CuratorView
 from tutelage.tasks.task import Learning, Plan
 
 IMAGES, TRUTH = blobs(12, 0)
@@ -82,10 +82,10 @@ def test_only_chosen_questions_are_asked_each_once(tmp_path: Path) -> None:
     about = task(queries=3, questions=lambda public, count: chosen)
     mechanism, _ = about.how.built(Budget(8.0, 1e-5), 3, 3, CODEC.bound)
     with Ledger(tmp_path / "book", Budget(8.0, 1e-5)) as ledger:
-        oracle = CuratorView(Curator(crowd, CODEC, mechanism, ledger))
+        oracle = Curator(crowd, CODEC, mechanism, ledger)
         answers = about.ask(oracle, learning(RunFolder(tmp_path), say=lambda *told: said.append(told)))
         again = about.ask(oracle, learning(RunFolder(tmp_path)))
-        assert oracle.account(RunFolder(tmp_path)) is None
+        assert account(oracle, RunFolder(tmp_path), about.how) is None
         [(event, count)] = ledger.totals()
     assert (count, crowd.asked) == (3, [1, 1, 1])
     assert answers.chosen.tolist() == [7, 2, 9]

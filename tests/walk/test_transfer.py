@@ -297,8 +297,8 @@ def test_a_control_that_fails_on_private_records_ends_no_run(tmp_path: Path, mon
     assert "98765" not in (tmp_path / "run" / "private" / "controls-failed.txt").read_text(encoding="utf-8")
     assert not any("failed" in path.name for path in outcome.folder.release.rglob("*"))
 
-    def unguarded(folder: RunFolder, controls: Any) -> None:
-        quietly("controls", controls, ours=tt.Error)
+    def unguarded(learning: Any, controls: Any) -> None:
+        quietly("controls", lambda: controls(learning), ours=tt.Error)
 
     monkeypatch.setattr(sys.modules["tutelage.transfer"], "_judge", unguarded)
     with pytest.raises(tt.DataError, match="`controls` must not fail"):

@@ -14,7 +14,7 @@ from tutelage.data.dataset import Public
 from tutelage.features.correction import Descent, correction, shares
 from tutelage.features.sight import Sight, blocks
 from tutelage.privacy.errors import DataError
-from tutelage.queries import Query
+from tutelage.privacy.queries import Query
 
 Array = npt.NDArray[Any]
 KIND = "tutelage.linear/1"

@@ -14,9 +14,9 @@ import numpy.typing as npt
 from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import RecipeError
-from tutelage.queries import Query
+from tutelage.privacy.oracle import Oracle
+from tutelage.privacy.queries import Query
 from tutelage.runs import RunFolder
-from tutelage.tasks.oracle_view import Oracle
 from tutelage.tasks.questions import Questions
 from tutelage.telling import Progress, silent, telling
 

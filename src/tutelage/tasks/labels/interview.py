@@ -14,8 +14,8 @@ import numpy.typing as npt
 from tutelage.data.dataset import Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import DataError, RecipeError
-from tutelage.queries import Query
-from tutelage.tasks.oracle_view import Oracle
+from tutelage.privacy.oracle import Oracle
+from tutelage.privacy.queries import Query
 from tutelage.tasks.questions import Curious, Questions, check_count, checked, chosen_questions
 from tutelage.tasks.rounds import Round, Rounds
 from tutelage.tasks.task import Student
@@ -101,7 +101,7 @@ class Interview:
             one = self._kept(kept, number, asked)
             if one is None:
                 one = self._next(number, size, found.values, asked, student, say)
-                if number and not oracle.remaining(self._query(one, np.arange(1))) and not oracle.known(self._query(one)):
+                if number and not self._room(oracle, 1) and not self._known(oracle, one, np.arange(len(one.chosen))):
                     break  # nobody can be asked any more: the last student is the one that is fitted on everything
                 if self._keeps:
                     kept.keep(number, one)
@@ -155,7 +155,7 @@ class Interview:
         for start in range(0, len(one.chosen), size):
             waiting = np.arange(start, min(start + size, len(one.chosen)))  # places in the round
             while len(askable := self._askable(oracle, waiting, one)):
-                answers = oracle.ask(self._query(one, askable)).values
+                answers = oracle.ask(self._query(one, askable), student_probs=self._expected(one, askable)).values
                 if found.shares is not None:  # the whole noisy histogram costs what its winner costs
                     found.shares[one.chosen[askable]] = answers
                     answers = answers.argmax(axis=1)
@@ -169,18 +169,23 @@ class Interview:
 
     def _askable(self, oracle: Oracle, waiting: Array, one: Round) -> Array:
         """Keep what was answered before, and as many new questions as fit even if a screen lets every one of them pass."""
-        if not len(waiting) or oracle.known(self._query(one, waiting)):
+        if not len(waiting) or self._known(oracle, one, waiting):
             return waiting
-        old = np.asarray([oracle.known(self._query(one, waiting[place : place + 1])) for place in range(len(waiting))])
-        room = oracle.remaining(self._query(one, waiting[~old])) if not old.all() else 0
-        return waiting[old | (np.cumsum(~old) <= room)]
+        old = np.asarray([self._known(oracle, one, waiting[place : place + 1]) for place in range(len(waiting))])
+        return waiting[old | (np.cumsum(~old) <= self._room(oracle, int((~old).sum())))]
 
-    def _query(self, one: Round, places: Array | None = None) -> Query:
-        """Put some places of a round into a query, or all."""
-        some = np.arange(len(one.chosen)) if places is None else places
-        return Query.inputs(
-            self.public.inputs[one.chosen[some]], student_probs=one.shares[some] if self.how.interactive else None
-        )
+    def _known(self, oracle: Oracle, one: Round, places: Array) -> bool:
+        return oracle.known(self._query(one, places), student_probs=self._expected(one, places))
+
+    def _query(self, one: Round, places: Array) -> Query:
+        return Query.inputs(self.public.inputs[one.chosen[places]])
+
+    def _expected(self, one: Round, places: Array) -> Array | None:
+        return one.shares[places] if self.how.interactive else None
+
+    def _room(self, oracle: Oracle, wanted: int) -> int:
+        """Tell how many of these new questions fit, beside the sanitised ε where that is planned."""
+        return oracle.remaining(wanted, beside=None if self.how.sanitise is None else self.how.sanitise.release())
 
 
 def class_shares(model: Any, inputs: Array, classes: int) -> Array:

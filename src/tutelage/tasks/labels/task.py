@@ -10,11 +10,11 @@ import numpy as np
 from tutelage.codecs.votes import Votes
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import RecipeError
+from tutelage.privacy.oracle import Oracle
 from tutelage.runs import RunFolder
 from tutelage.tasks.checks import check_classes
 from tutelage.tasks.labels.interview import Interview, Labels
 from tutelage.tasks.labels.reading import COLUMNS, READING
-from tutelage.tasks.oracle_view import Oracle
 from tutelage.tasks.scores import Score
 from tutelage.tasks.table import space
 from tutelage.tasks.task import Learning, Model, Plan, accuracy, distinct, most_frequent

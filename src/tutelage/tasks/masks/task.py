@@ -14,11 +14,11 @@ from tutelage.data.dataset import Private, Public
 from tutelage.data.mapped import Rows, each, forget, write_npz
 from tutelage.metrics import dice, judged
 from tutelage.privacy.errors import BudgetExceeded
-from tutelage.queries import Query
+from tutelage.privacy.oracle import Oracle
+from tutelage.privacy.queries import Query
 from tutelage.runs import RunFolder
 from tutelage.tasks.masks.checks import check_codec
 from tutelage.tasks.masks.reading import READING
-from tutelage.tasks.oracle_view import Oracle
 from tutelage.tasks.questions import check_count, checked, chosen_questions
 from tutelage.tasks.rounds import Round, Rounds
 from tutelage.tasks.scores import Score
@@ -101,7 +101,8 @@ class Masking:
         if oracle.known(self._query(part)):
             return part
         new = np.asarray([not oracle.known(self._query(part[[place]])) for place in range(len(part))])
-        return np.asarray(part[~new | (np.cumsum(new) <= oracle.remaining(self._query(part[new])))])
+        beside = None if self.how.sanitise is None else self.how.sanitise.release()
+        return np.asarray(part[~new | (np.cumsum(new) <= oracle.remaining(int(new.sum()), beside=beside))])
 
     def _query(self, places: Array) -> Query:
         return Query.inputs(self.public.inputs[places])

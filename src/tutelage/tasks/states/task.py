@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from tutelage.data.dataset import Private, Public
 from tutelage.privacy.errors import BudgetExceeded, RecipeError
+from tutelage.privacy.oracle import Oracle
 from tutelage.runs import RunFolder
 from tutelage.students.inherited import Inherited
-from tutelage.tasks.oracle_view import Oracle
 from tutelage.tasks.scores import Score
 from tutelage.tasks.states.checks import check_learner, check_widths
 from tutelage.tasks.states.reading import READING
@@ -77,7 +77,7 @@ class States:
         """Go all rounds; what was answered before is given again, free, and leads to the same queries."""
         learner, done = learning.learner, 0
         while done < self.plan.queries and (query := learner.query()) is not None:
-            if not oracle.known(query) and oracle.remaining(query) < 1:  # a kill may have used up the room of the last ones
+            if not oracle.known(query) and oracle.remaining(1) < 1:  # a kill may have used up the room of the last ones
                 break
             learner.update(oracle.ask(query).values[0])
             done += 1
