@@ -25,7 +25,7 @@ from tests.walk.tiny import Killed, forged, kill_after, tiny_run
 import tutelage as tt
 from tutelage import guarantee as guarantees
 from tutelage import manifest, verification
-from tutelage.claims import _masks, number
+from tutelage.claims import number
 from tutelage.guarantee import guarantee, intended, opened_with, planned, statement, warned
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
@@ -43,6 +43,7 @@ from tutelage.privacy.events import (
 )
 from tutelage.privacy.ledger import Entry, Ledger, read_lines
 from tutelage.runs import RunFolder
+from tutelage.tasks.masks import reading as masks_reading
 from tutelage.verification import _mu_at_least, _smooth_renyi, recomputed, verify
 
 BOOKS: dict[str, list[tuple[Event, int]]] = {
@@ -560,11 +561,20 @@ def array(values: Any, shape: tuple[int, ...] | None = None) -> bytes:
 MASKS, CHOSEN = np.ones((3, 4, 4), np.float16), np.arange(3)
 
 
+counted = masks_reading.READING.count
+
+
 def test_masks_are_counted(tmp_path: Path) -> None:
-    assert _masks(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 3) == 3
-    assert _masks(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 2) == 3
+    assert counted(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 3) == (
+        3,
+        0,
+    )
+    assert counted(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 2) == (
+        3,
+        0,
+    )
     np.savez_compressed(tmp_path / "own.npz", chosen=CHOSEN, masks=MASKS)
-    assert _masks(tmp_path / "own.npz", 3) == 3
+    assert counted(tmp_path / "own.npz", 3) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -583,7 +593,7 @@ def test_masks_are_counted(tmp_path: Path) -> None:
 def test_masks_beyond_those_that_are_counted_are_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
     path = packed(tmp_path / "x.npz", **{"chosen_npy": array(CHOSEN), "masks_npy": array(MASKS), **members})
     with pytest.raises(ValueError, match=r"one mask per question|an archive of masks|than the header says"):
-        _masks(path, 3)
+        counted(path, 3)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -594,4 +604,4 @@ def test_a_second_array_of_one_name_is_refused(tmp_path: Path) -> None:
     with np.load(path) as seen:
         assert len(seen["masks"]) == 3  # the twin: the last one is read, and the first one leaves
     with pytest.raises(ValueError, match="an archive of masks"):
-        _masks(path, 3)
+        counted(path, 3)

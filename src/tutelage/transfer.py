@@ -113,9 +113,9 @@ def transfer(
     checks.check_kinds(private, public, test, teachers=teachers, student=student, codec=codec, budget=budget)
     checks.check_units(private, budget)
     learner, how, say = checks.made(student), aggregation or _default(codec), progress or silent
-    steps = _steps(how, budget, queries, shards, codec)  # a bad plan fails before anything is written
     plan = Plan(public, queries, codec, how, questions, shards, private.targets.shape[1:], truth, say)
     kind = table.opened(task or table.named(learner, codec, plan.target), plan)
+    steps = _steps(how, budget, queries, shards, codec)  # a bad plan fails before anything is written
     private, folder = kind.cleaned(private), RunFolder(out)
     learning = Learning(student, learner, folder, say)
     judged, parts = _checked(kind, private, test, teachers, learning), private.split(shards, seed=seed)
@@ -157,6 +157,7 @@ def learn(
     ledger. An oracle without a ledger gives no guarantee: its run stays under `out`/private.
     There are no controls that need private data here: `transfer` has them.
     """
+    checks.check_oracle(oracle)
     checks.check_public(public, test, student=student)
     learner, how, say = checks.made(student), aggregation or _default(oracle.codec), progress or silent
     plan = Plan(public, queries, oracle.codec, how, questions, say=say)

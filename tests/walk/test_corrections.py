@@ -59,7 +59,7 @@ clip = 0.5
 
 def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
-    answer = Curator.codes
+    answer = Curator.ask
 
     def killed(self: Curator, *given: Any, **more: Any) -> Any:
         nonlocal asked
@@ -69,7 +69,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return answer(self, *given, **more)
 
     recipe = parse(RECIPE)
-    monkeypatch.setattr(Curator, "codes", killed)
+    monkeypatch.setattr(Curator, "ask", killed)
     with pytest.raises(KeyboardInterrupt):
         runs.run(recipe, tmp_path / "run", device="cpu")
     outcome = runs.run(recipe, tmp_path / "run", device="cpu", resume=True)

@@ -167,7 +167,7 @@ def loose(real: Callable[..., None]) -> Callable[..., None]:
     def controls(self: Controls, *given: Any) -> None:
         real(self, *given)
         folder: RunFolder = given[5].folder
-        folder.scores.with_name("weights.npz").write_text(json.dumps(read_controls(folder)), encoding="utf-8")
+        folder.scores.with_name("student.json").write_text(json.dumps(read_controls(folder)), encoding="utf-8")
 
     return controls
 

@@ -59,6 +59,12 @@ def check_kinds(private: Any, public: Any, test: Any, *, teachers: Any, student:
         raise RecipeError(f"`codec` must be a codec, with a `bound`. Got {described(codec)} instead.")
 
 
+def check_oracle(oracle: Any) -> None:
+    """Refuse what answers no queries."""
+    if not all(hasattr(oracle, name) for name in ("codec", "ask", "known", "remaining")):
+        raise RecipeError(f"`oracle` must answer queries, as a Curator does. Got {described(oracle)} instead.")
+
+
 def check_public(public: Any, test: Any, *, student: Any) -> None:
     """Refuse what is not of its kind among public things; a pool that is left out may be one that the student does without."""
     for name, value in (("public", public), ("test", test)):
