@@ -284,12 +284,9 @@ def check_files(claim: dict[str, Any], rows: list[Entry], release: Path, files: 
 def _check_counts(claim: dict[str, Any], rows: list[Entry], release: Path, files: frozenset[str]) -> None:
     """Refuse more answers than the ledger released to this run."""
     labels, mine = claim["labels"], [row for row in rows if row.body.get("run") == claim["run"]]
-    kept = sum(row.body["count"] for row in mine if row.kind == "release")
-    paid = sum(
-        row.body["count"]
-        for row in mine
-        if row.kind == "charge" and row.body["event"].get("kind") in ("NoisyMax", "Gaussian", "Laplace")
-    )
+    begun = {row.body["reservation"]: row.body["begun"] for row in mine if row.kind == "note" and "reservation" in row.body}
+    kept = sum(row.body["count"] for row in mine if row.kind == "release") + sum(begun.values())
+    paid = sum(_answers(row) for row in mine if row.kind == "charge")
     if not labels["distinct"] <= min(kept, paid) or not labels["distinct"] <= labels["released"]:
         raise LedgerError("`labels` must count no more answers than the book released to this run. Got more instead.")
     if (labels["distinct"] == 0) != (labels["released"] == 0):
@@ -303,6 +300,14 @@ def _check_counts(claim: dict[str, Any], rows: list[Entry], release: Path, files
         counts = task.count(release / task.answers, labels["released"])
     if counts != (labels["released"], labels["reinforced"]):
         raise LedgerError(f"`labels` must count what {task.answers} holds. Got others instead.")
+
+
+def _answers(row: Entry) -> int:
+    """Count the answers that a charge pays for."""
+    event, count = row.body["event"], int(row.body["count"])
+    if event.get("kind") == "Reserved":
+        return count * int(event["rounds"])
+    return count if event.get("kind") in ("NoisyMax", "Gaussian", "Laplace") else 0
 
 
 def check_data(data: Any, release: Path, files: frozenset[str]) -> None:

@@ -18,6 +18,7 @@ from tutelage.data.digits import digits
 from tutelage.privacy.mechanisms import GNMax
 from tutelage.privacy.queries import Query
 from tutelage.students.linear import LinearModel, LinearStudent
+from tutelage.tasks.states import task as states
 from tutelage.tasks.table import read_controls
 from tutelage.teachers.records import RecordTeachers
 from tutelage.testing import MemoryOracle
@@ -148,6 +149,44 @@ def test_a_student_without_a_public_pool_learns_from_private_digits(tmp_path: Pa
     assert outcome.guarantee["plan"]["pool"] is None
     assert verify(outcome.folder).recomputed_epsilon <= 20.0 * 1.005
     assert {"weights", "guess", "sum", "counts"} == set(np.load(outcome.folder.release / "weights.npz").files)
+
+
+class Reserving(Alone):
+    """The same student, whose rounds are charged before the first."""
+
+    reserves = True
+
+
+def reserving(out: Path, **choices: Any) -> tt.Outcome:
+    private, _, test = digits(seed=0)
+    return tt.transfer(
+        private, None, teachers=RecordTeachers(Waves()), student=Reserving, codec=Corrections(Waves.width, 10, clip=0.5),  # type: ignore[arg-type]
+        budget=tt.Budget(20.0, 1e-5), shards=len(private), queries=10, out=out, test=test, controls=False, **choices,
+    )  # fmt: skip
+
+
+def test_reserved_rounds_are_charged_once_and_go_on_from_a_kept_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(states, "_KEPT", 1)
+    update, done = LinearStudent.update, []
+
+    def killed(self: LinearStudent, answer: np.ndarray) -> None:
+        done.append(1)
+        if len(done) == 5:
+            raise KeyboardInterrupt
+        update(self, answer)
+
+    monkeypatch.setattr(LinearStudent, "update", killed)
+    with pytest.raises(KeyboardInterrupt):
+        reserving(tmp_path / "run")
+    outcome = reserving(tmp_path / "run", resume=True)
+    assert len(done) == 5  # rounds are counted in blocks: the crash wasted the rest of this one
+    assert outcome.guarantee["labels"]["released"] == 10
+    assert [(event["kind"], event["count"]) for event in outcome.guarantee["events"]] == [("Gaussian", 10)]
+    assert verify(outcome.folder).recomputed_epsilon <= 20.0 * 1.005
+
+
+def test_reserved_rounds_reach_what_single_ones_reach(tmp_path: Path) -> None:
+    assert reserving(tmp_path / "run").scores["private student"] > 0.8
 
 
 def test_labels_need_a_pool(tmp_path: Path) -> None:

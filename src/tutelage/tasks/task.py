@@ -44,7 +44,10 @@ class Student(Protocol):
 
 @runtime_checkable
 class IterativeStudent(Protocol):
-    """Asks round by round which way its state should move. Its next query depends on released answers alone."""
+    """Asks round by round which way its state should move. Its next query depends on released answers alone.
+
+    One with `reserves = True` asks queries of one form, all charged before the first: for thousands of rounds.
+    """
 
     def query(self) -> Query | None:
         """Give the next query, or None at the end."""

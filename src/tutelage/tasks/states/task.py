@@ -18,9 +18,10 @@ from tutelage.tasks.scores import Score
 from tutelage.tasks.states.checks import check_learner, check_widths
 from tutelage.tasks.states.reading import READING
 from tutelage.tasks.task import Learning, Model, Plan, accuracy, most_frequent
-from tutelage.telling import telling
+from tutelage.telling import Progress, telling
 
 Array = npt.NDArray[Any]
+_KEPT = 64  # rounds after which a state is kept
 _SAMPLES = 40  # public records that the report shows with the student's labels
 
 
@@ -74,17 +75,37 @@ class States:
         return test[test.targets >= 0] if (np.asarray(test.targets) < 0).any() else test
 
     def ask(self, oracle: Oracle, learning: Learning) -> Followed:
-        """Go all rounds; what was answered before is given again, free, and leads to the same queries."""
-        learner, done = learning.learner, 0
-        while done < self.plan.queries and (query := learner.query()) is not None:
-            if not oracle.known(query) and oracle.remaining(1) < 1:  # a kill may have used up the room of the last ones
-                break
-            learner.update(oracle.ask(query).values[0])
-            done += 1
-            learning.say("asking the teachers", done, self.plan.queries)
+        """Go all rounds. A student that `reserves` them has them charged at once: then states are kept, and not the answers."""
+        learner = learning.learner
+        done = (self._reserved if getattr(learner, "reserves", False) else self._one_by_one)(oracle, learner, learning.say)
         if not done:
             raise BudgetExceeded("the budget must hold at least one answer. Got none left after earlier kills instead.")
         return Followed(learner.state_dict(), done)
+
+    def _one_by_one(self, oracle: Oracle, learner: Any, say: Progress) -> int:
+        """Pay for every round; what was answered before is given again, free, and leads to the same queries."""
+        for done in range(self.plan.queries):
+            query = learner.query()
+            if query is None or (not oracle.known(query) and oracle.remaining(1) < 1):  # a kill may have used up the room
+                return done
+            learner.update(oracle.ask(query).values[0])
+            say("asking the teachers", done + 1, self.plan.queries)
+        return self.plan.queries
+
+    def _reserved(self, oracle: Oracle, learner: Any, say: Progress) -> int:
+        """Pay for all rounds before the first. After a crash the student goes on from the state that was kept last."""
+        if (query := learner.query()) is None:
+            return 0
+        rounds = oracle.reserve(self.plan.queries, query)
+        if (state := rounds.state()) is not None:
+            learner.load_state_dict(state)
+        while rounds.left and (query := learner.query()) is not None:
+            learner.update(oracle.decode(rounds.ask(query)[None], query.rows)[0])
+            if rounds.left % _KEPT == 0:
+                rounds.save(learner.state_dict())
+            say("asking the teachers", self.plan.queries - rounds.left, self.plan.queries)
+        rounds.save(learner.state_dict())
+        return self.plan.queries - rounds.left
 
     def fit(self, answers: Followed, learning: Learning) -> Model:
         """Give the model of the last state. A student that can also learn from the pool goes on with it."""
