@@ -105,7 +105,7 @@ def transfer(
     aggregation fixes it. `questions` chooses by public criteria which records are asked about. A resumed run pays for no answer
     twice; under another plan it quotes the budget. `ledger` is a file that several runs on the same data share. `recipe` is the
     text of the run's recipe, to be released, and `purpose` its hash, which names the run in the ledger. `benchmark` says that the
-    private data is public anyway, `data` what may be said of it, `declared` what is public on somebody's word, `truth` whether
+    private data is public anyway, `data` what may be published about it, `declared` what is public on somebody's word, `truth` whether
     true masks of public images may be shown. `pages` writes pages into the release. docs/guide/python.md describes each.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
@@ -362,6 +362,6 @@ def _default(codec: Codec | Sighted) -> Aggregation:
 def _note(declared: Sequence[str], ledger: Ledger) -> None:
     """Write into the book, once, what counts as public on somebody's word: `verify` misses it where a guarantee leaves it out."""
     known = guarantees.declared(ledger.entries())
-    for said in dict.fromkeys(declared):
-        if said not in known:
-            ledger.note(declared=said)
+    for sentence in dict.fromkeys(declared):
+        if sentence not in known:
+            ledger.note(declared=sentence)

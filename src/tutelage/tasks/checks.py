@@ -1,4 +1,4 @@
-"""What a transfer refuses before anything is written: mistakes that can be told from public facts must not cost any budget.
+"""What a run refuses before anything is written: mistakes that public facts show must not cost any budget.
 
 Public are kinds, shapes, numbers of classes, and whatever stands in public data; and that no private record is among that, which
 the guarantee takes for granted (docs/guide/data.md).

@@ -40,7 +40,7 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """Say how a run of one task is read. What is said here holds for labels; a task overrides what differs."""
+    """Say how a run of one task is read. What stands here holds for labels; a task overrides what differs."""
 
     answers: str  # the file of released answers
     files: tuple[str, ...] = ()  # other released files of this task alone

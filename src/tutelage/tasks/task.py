@@ -93,7 +93,7 @@ class Plan:
 @final
 @dataclass(frozen=True)
 class Learning:
-    """Hold what learns, where it writes, and who is told how far it is."""
+    """Hold what learns, where it writes, and who is shown its progress."""
 
     student: Students
     learner: Any  # the student that is published
@@ -165,6 +165,18 @@ def everything(task: Task, private: Private) -> Public:
     """Give all private records as a pool: what the non-private control learns from."""
     takes = None if task.plan.public is None else task.plan.public.takes()  # what private inputs look like decides nothing
     return Public(private.inputs, source="private, for the control alone", accepted=takes)
+
+
+def with_classes(private: Private, codec: Any) -> Private:
+    """Leave out private records whose label is no class of the codec: one of them is no reason to refuse."""
+    number = getattr(codec, "classes", None)
+    return private.labelled(number) if isinstance(number, int) else private
+
+
+def with_labels(test: Public) -> Public:
+    """Leave out test records whose label nobody knows, a number below 0."""
+    targets = np.asarray(test.targets)
+    return test[targets >= 0] if (targets < 0).any() else test
 
 
 def accuracy(model: Any, data: Public) -> float:

@@ -78,5 +78,5 @@ def _check_model(model: Any, inputs: Array) -> None:
     with tempfile.TemporaryDirectory() as place:
         written = Path(model.save(Path(place) / "student"))
         assert written.is_file(), "`save` must give the file that it wrote"
-        assert written.stem == "student", "`save` must write the file that it was told to, with an ending of its own"
+        assert written.stem == "student", "`save` must write the file that it was asked to, with an ending of its own"
         assert [path.name for path in Path(place).iterdir()] == [written.name], "`save` must write one file"

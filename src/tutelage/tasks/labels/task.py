@@ -17,7 +17,7 @@ from tutelage.tasks.labels.interview import Interview, Labels
 from tutelage.tasks.labels.reading import COLUMNS, READING
 from tutelage.tasks.scores import Score
 from tutelage.tasks.table import space
-from tutelage.tasks.task import Learning, Model, Plan, accuracy, distinct, most_frequent
+from tutelage.tasks.task import Learning, Model, Plan, accuracy, distinct, most_frequent, with_classes, with_labels
 from tutelage.telling import telling
 
 _SAMPLES = 40  # public questions with their answers that the report can show
@@ -56,13 +56,12 @@ class Labelling:
             check_classes(codec.classes, self.public, test, teachers=teachers, learner=learner, shares=shares)
 
     def cleaned(self, private: Private) -> Private:
-        """Leave out private records whose label is no class of the codec: one of them is no reason to refuse."""
-        number = getattr(self.plan.codec, "classes", None)
-        return private.labelled(number) if isinstance(number, int) else private
+        """Leave out private records whose label is no class of the codec."""
+        return with_classes(private, self.plan.codec)
 
     def judged(self, test: Public) -> Public:
-        """Leave out test records whose label nobody knows, a number below 0."""
-        return test[test.targets >= 0] if (np.asarray(test.targets) < 0).any() else test
+        """Leave out test records whose label nobody knows."""
+        return with_labels(test)
 
     def ask(self, oracle: Oracle, learning: Learning) -> Labels:
         """Hold the interview."""

@@ -18,7 +18,7 @@ from tutelage.tasks.scores import Score
 #: Names in scores.json, what the page calls them, what they are, and whose side they are on.
 _WAY = (
     (Score.TEACHER, "teacher", "one network, one shard: the mean over all teachers", "private"),
-    (Score.ENCODED_TEACHER, "encoded teacher", "the same mask behind its own ballot", "private"),
+    (Score.ENCODED_TEACHER, "encoded teacher", "the same mask, encoded and decoded", "private"),
     (Score.ENSEMBLE, "ensemble", "all teachers together, without noise", "private"),
     (
         Score.RELEASED_MASKS,
@@ -29,10 +29,10 @@ _WAY = (
     (Score.STUDENT, "student", "what may be published", "student"),
 )
 _CONTROLS = (
-    (Score.ALL_MASKS, "non-private", "the same student, told every private mask", "private"),
-    (Score.MEAN_SHAPE_LABEL, "mean shape as label", "a student told one shape for all images", "control"),
+    (Score.ALL_MASKS, "non-private", "the same student, trained on every private mask", "private"),
+    (Score.MEAN_SHAPE_LABEL, "mean shape as label", "a student trained on one shape for all images", "control"),
     (Score.MEAN_SHAPE, "mean shape", "the mean of all answers, whatever the image", "control"),
-    (Score.PUBLIC_MASKS, "public masks", "a student told the public masks, no answers: ε = 0", "control"),
+    (Score.PUBLIC_MASKS, "public masks", "a student trained on the public masks, no answers: ε = 0", "control"),
     (Score.PUBLIC_ONLY, "empty mask", "public only, ε = 0: says nothing everywhere", "control"),
 )
 
@@ -62,20 +62,20 @@ def verdict(scores: Scores) -> str:
 
 def scored_note(scores: Scores, *, votes: bool) -> str:
     """Say on which images each row is scored, and that answers are not the ensemble with noise where they were voted for."""
-    said = "Mean Dice on held-out public test images."
+    note = "Mean Dice on held-out public test images."
     if Score.RELEASED_MASKS in scores:
-        said = (
+        note = (
             "Mean Dice on held-out public test images, except for the released answers: they are scored on the public images "
             "that were asked about, which are others."
         )
     if Score.RELEASED_MASKS in scores and votes and Score.ENSEMBLE in scores:
-        said += (
+        note += (
             " An answer is the region that won a vote with noise, and the ensemble the mean of all teachers' masks (of teachers "
             "who choose a region, the one that more than half chose): what lies between the two rows is not the noise alone."
         )
     if any(beside(scores, key) for key in scores):
-        said += " Dice and surface Dice are better the higher, cross-entropy and squared error the lower."
-    return said
+        note += " Dice and surface Dice are better the higher, cross-entropy and squared error the lower."
+    return note
 
 
 def empty_note(scores: Scores) -> str:

@@ -21,7 +21,7 @@ def check_learner(learner: Any, rounds: int) -> None:
 
 
 def check_widths(codec: Any, teachers: Any, learner: Any) -> None:
-    """Refuse teachers or a student with other features or other classes than the codec is laid out for."""
+    """Refuse teachers or a student with other features or other classes than the codec has."""
     wanted = getattr(codec, "width", None), getattr(codec, "classes", None)
     if None in wanted:
         return

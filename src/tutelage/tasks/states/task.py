@@ -17,7 +17,7 @@ from tutelage.students.inherited import Inherited
 from tutelage.tasks.scores import Score
 from tutelage.tasks.states.checks import check_learner, check_widths
 from tutelage.tasks.states.reading import READING
-from tutelage.tasks.task import Learning, Model, Plan, accuracy, most_frequent
+from tutelage.tasks.task import Learning, Model, Plan, accuracy, most_frequent, with_classes, with_labels
 from tutelage.telling import Progress, telling
 
 Array = npt.NDArray[Any]
@@ -66,13 +66,12 @@ class States:
         check_learner(learner, self.plan.queries)
 
     def cleaned(self, private: Private) -> Private:
-        """Leave out private records whose label is no class of the codec: one of them is no reason to refuse."""
-        number = getattr(self.plan.codec, "classes", None)
-        return private.labelled(number) if isinstance(number, int) else private
+        """Leave out private records whose label is no class of the codec."""
+        return with_classes(private, self.plan.codec)
 
     def judged(self, test: Public) -> Public:
-        """Leave out test records whose label nobody knows, a number below 0."""
-        return test[test.targets >= 0] if (np.asarray(test.targets) < 0).any() else test
+        """Leave out test records whose label nobody knows."""
+        return with_labels(test)
 
     def ask(self, oracle: Oracle, learning: Learning) -> Followed:
         """Go all rounds. A student that `reserves` them has them charged at once: then states are kept, and not the answers."""
