@@ -53,7 +53,7 @@ class Outcome:
     """What was learned: a model, and where there is a ledger, a guarantee under which it may be published."""
 
     model: Model
-    folder: RunFolder
+    folder: RunFolder  # a place that is gone where `learn` was given no `out`
     answers: Any  # labels, answers.Answers for masks, or the last state
     guarantee: dict[str, Any]  # empty where the oracle has no ledger
     scores: dict[str, float] = field(default_factory=dict)  # on public test data; figures from private data lie in private/
@@ -105,8 +105,8 @@ def transfer(
     aggregation fixes it. `questions` chooses by public criteria which records are asked about. A resumed run pays for no answer
     twice; under another plan it quotes the budget. `ledger` is a file that several runs on the same data share. `recipe` is the
     text of the run's recipe, to be released, and `purpose` its hash, which names the run in the ledger. `benchmark` says that the
-    private data is public anyway, `data` what may be published about it, `declared` what is public on somebody's word, `truth` whether
-    true masks of public images may be shown. `pages` writes pages into the release. docs/guide/python.md describes each.
+    private data is public anyway, `data` what may be published about it, `declared` what is public on somebody's word, and
+    `truth` whether true masks of public images may be shown. `pages` writes pages into the release.
     Formal guarantee: everything under `out`/release (benchmark controls excepted) is (ε, δ)-DP for the budget and unit.
     """
     checks.check_place(out)
