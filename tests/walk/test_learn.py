@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from tests.students.blobs import blobs
 from tests.walk.test_golden import Shape
-from tests.walk.tiny import CLASSES, MeanTeachers, clouds
+from tests.walk.tiny import CLASSES, MeanTeachers, clouds, forged
 
 import tutelage as tt
 from tutelage.codecs.corrections import Corrections
@@ -183,6 +183,9 @@ def test_reserved_rounds_are_charged_once_and_go_on_from_a_kept_state(tmp_path: 
     assert outcome.guarantee["labels"]["released"] == 10
     assert [(event["kind"], event["count"]) for event in outcome.guarantee["events"]] == [("Gaussian", 10)]
     assert verify(outcome.folder).recomputed_epsilon <= 20.0 * 1.005
+    boast = forged(outcome.folder.release, tmp_path / "boast", labels={"released": 11, "distinct": 11, "reinforced": 0})
+    with pytest.raises(tt.LedgerError, match="`labels` must count no more answers than the book released"):
+        verify(boast)
 
 
 def test_reserved_rounds_reach_what_single_ones_reach(tmp_path: Path) -> None:

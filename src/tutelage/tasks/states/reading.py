@@ -17,12 +17,14 @@ class States(Reading):
 
     def section(self, guarantee: Mapping[str, Any], scores: Scores) -> Section:
         """Say how many rounds there were."""
-        rounds = guarantee["labels"]["released"]
+        rounds = f"{guarantee['labels']['released']:,}"
+        linear = f"All teachers corrected a public guess {rounds} times; the noisy mean of each round was released."
+        other = f"All teachers were asked {rounds} times in which direction the student should move; noisy means were released."
         return Section(
-            f"All teachers corrected a public guess {rounds:,} times; the noisy mean of each round was released.",
+            linear if guarantee.get("task", "corrections") == "corrections" else other,
             gallery="Public images, as the student names them",
             caption="The first images of the public pool. Nothing was asked about them: "
-            "the student learned from corrections of its weights.",
+            "the student learned from the directions in which teachers would move it.",
         )
 
 
