@@ -101,7 +101,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 def test_a_recipe_for_masks_is_carried_out_whole(finished: RunFolder) -> None:
     scores = json.loads(finished.scores.read_text(encoding="utf-8"))
     assert {"private student", "released masks", *STAGES} <= set(scores)  # drawn scenes are public: stages may be shown
-    with np.load(finished.answers) as answers:
+    with np.load(finished.release / "answers.npz") as answers:
         assert answers["masks"].shape == (6, 16, 16)
     assert (finished.release / "student.safetensors").exists()
     assert finished.shown_stages.exists()
