@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import secrets
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,14 +14,13 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage import guarantee as guarantees
+from tutelage import publication
 from tutelage.data.dataset import Private, Public
-from tutelage.data.provenance import counted
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.curator import Codec, Curator, Sighted
-from tutelage.privacy.errors import BudgetExceeded, Error, LedgerError
-from tutelage.privacy.ledger import Budget, Ledger, read_lines
+from tutelage.privacy.errors import BudgetExceeded, Error
+from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.oracle import Oracle
 from tutelage.privacy.sealed import Sealed, quietly
 from tutelage.privacy.units import Shards
@@ -120,16 +118,17 @@ def transfer(
     learning = Learning(student, learner, folder, say)
     judged, parts = _checked(kind, private, test, teachers, learning), private.split(shards, seed=seed)
     with folder.create(resume=resume).locked(), ledger_of(folder, budget, ledger) as book:
-        run = _name(folder, purpose)
+        run = publication.named(folder, purpose)
         curator = Curator(teachers, codec, ledger=book, private=folder.private, salt=_salt(run, parts), **steps)
-        about = _begin(curator, kind, learning, run, parts, private, recipe=recipe, tuned_on=tuned_on, data=data)
+        facts = {"private": private, "parts": parts, "recipe": recipe, "tuned_on": tuned_on, "data": data}
+        about = _begin(curator, kind, learning, run, **facts)
         fit = functools.partial(teachers.fit, private, parts, progress=functools.partial(say, "training teachers"))
         quietly("fit", fit, ours=Error)
         found = _learn(curator, kind, learning, judged)
         if controls and judged is not None:
             _judge(learning, functools.partial(table.controls(kind.name).score, kind, private, teachers, found.answers, judged))
         exposed = _exposed(kind, folder) if benchmark else {}
-        document = _published(folder, book, about, found, exposed, declared, pages)
+        document = _publish(found, learning, book, about, exposed=exposed, declared=declared, pages=pages)
     return Outcome(found.model, folder, found.answers, document, found.scores)
 
 
@@ -165,14 +164,15 @@ def learn(
     with _opened(out, resume) as folder:
         learning = Learning(student, learner, folder, say)
         judged = _checked(kind, None, test, None, learning)
-        if out is None or not isinstance(oracle, Curator):
+        ledger, document = getattr(oracle, "ledger", None), dict[str, Any]()
+        if out is None or ledger is None:
             folder.reopen()
-            found, document = _learn(oracle, kind, learning, judged), {}
-            _write_scores(folder, found.scores)
-        else:
-            about = _begin(oracle, kind, learning, _name(folder, ""), tuned_on=tuned_on)
             found = _learn(oracle, kind, learning, judged)
-            document = _published(folder, oracle.ledger, about, found, {}, declared, pages)
+            publication.write_scores(folder, found.scores)
+        else:
+            about = _begin(oracle, kind, learning, publication.named(folder, ""), tuned_on=tuned_on)
+            found = _learn(oracle, kind, learning, judged)
+            document = _publish(found, learning, ledger, about, declared=declared, pages=pages)
     return Outcome(found.model, folder, found.answers, document, found.scores)
 
 
@@ -255,62 +255,22 @@ def _exposed(task: Task, folder: RunFolder) -> dict[str, float]:
     return found
 
 
-def _begin(
-    curator: Curator, task: Task, learning: Learning, run: str, parts: Shards | None = None, private: Private | None = None,
-    *, recipe: str = "", **facts: Any,
-) -> dict[str, Any]:  # fmt: skip
-    """Take an earlier release back, and write down what is planned: in the ledger its hash, for the guarantee all of it."""
-    book, folder, roster = curator.ledger, learning.folder, None if private is None else private.roster
-    _check_room(curator, run)
-    about = guarantees.intended(
-        task=task.name, adaptive=task.adaptive, ledger=folder.own(book), recipe_sha256=run if recipe else None,
-        units=None if private is None else private.places, roster=None if roster is None else roster.sha256,
-        shards="as the oracle was opened" if parts is None else parts.key,
-        plan=_described_plan(curator, task, learning.student), **facts,
-    )  # fmt: skip
-    folder.reopen()
-    folder.keep(book, run)
-    book.begin(run, plan=guarantees.planned(about))
-    folder.keep(book, run)
-    if private is not None:
-        folder.write_inside(folder.inside_data, json.dumps(counted(private), indent=2) + "\n")
-    if recipe:
-        folder.recipe.write_text(recipe, encoding="utf-8")
-    return about
+def _begin(oracle: Any, task: Task, learning: Learning, run: str, **facts: Any) -> dict[str, Any]:
+    """Write down what is planned, on a ledger that has room for it."""
+    _check_room(oracle, run)
+    about: dict[str, Any] = {
+        "task": task.name,
+        "adaptive": task.adaptive,
+        "plan": _described_plan(oracle, task, learning.student),
+    }
+    shards = getattr(oracle, "shards", publication.OPENED)
+    return publication.begin(learning.folder, oracle.ledger, run, shards=shards, **about, **facts)
 
 
-def _published(
-    folder: RunFolder, book: Ledger, about: Mapping[str, Any], found: _Learned, exposed: Mapping[str, float],
-    declared: Sequence[str], pages: Callable[[RunFolder], object] | None,
-) -> dict[str, Any]:  # fmt: skip
-    """Export the ledger, write the guarantee that follows from the exported rows alone, and publish the draft."""
-    _note(declared, book)
-    _write_scores(folder, {**found.scores, **exposed})
-    book.export(folder.exported_book)
-    document = guarantees.guarantee(
-        read_lines(folder.exported_book), run=book.run, about=about, sanitised_epsilon=found.sanitised, labels=found.counts,
-        excepted=guarantees.EXCEPTED if exposed else (),
-    )  # fmt: skip
-    guarantees.write(document, folder.guarantee)
-    if pages is not None:
-        pages(folder)
-    folder.publish(book)
-    return document
-
-
-def _write_scores(folder: RunFolder, scores: Mapping[str, float]) -> None:
-    folder.scores.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _name(folder: RunFolder, purpose: str) -> str:
-    """Name the run in its ledger: by its recipe's hash, or by a random name, so that no other run is given its answers."""
-    begun = folder.state.get("run")
-    name = purpose or begun or secrets.token_hex(16)
-    if begun not in (None, name):
-        raise LedgerError(
-            "`recipe` must be the one that this folder was begun with. Got one that was changed since instead: take a new --out."
-        )
-    return name
+def _publish(found: _Learned, learning: Learning, ledger: Ledger, about: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    return publication.publish(
+        learning.folder, ledger, about, scores=found.scores, counts=found.counts, sanitised=found.sanitised, **more
+    )
 
 
 def _salt(run: str, parts: Shards) -> str:
@@ -318,29 +278,33 @@ def _salt(run: str, parts: Shards) -> str:
     return json.dumps([run, parts.key])
 
 
-def _check_room(curator: Curator, run: str) -> None:
+def _check_room(oracle: Any, run: str) -> None:
     """Refuse to begin on a shared ledger whose budget other runs have used up."""
-    book = curator.ledger
-    if book.length > 1 and run not in {name for name, _ in book.starts()} and curator.affordable() < 1:
+    book = oracle.ledger
+    if book.length > 1 and run not in {name for name, _ in book.starts()} and oracle.remaining(1) < 1:
         raise BudgetExceeded(
             f"the ledger must have room for at least one more answer within ε = {book.budget.epsilon:g}. "
             "Got a budget that other runs have used up instead; nothing was read."
         )
 
 
-def _described_plan(curator: Curator, task: Task, student: Students) -> dict[str, Any]:
-    """Describe what will be asked and how. The ledger holds its hash: under another plan the budget is quoted."""
-    steps, plan = (curator.mechanism, curator.screen, curator.selection), task.plan
+def _described_plan(oracle: Any, task: Task, student: Students) -> dict[str, Any]:
+    """Describe what will be asked and how. The ledger holds its hash: under another plan the budget is quoted.
+
+    An oracle may have a `plan` that says how it answers, and `shards` for who was divided how; of a curator these are known.
+    """
+    plan, steps = task.plan, [getattr(oracle, name, None) for name in ("mechanism", "screen", "selection")]
     return {
         "steps": [repr(step) for step in steps if step is not None],
-        "codec": repr(curator.codec),
+        "codec": repr(oracle.codec),
         "aggregation": repr(plan.how),
         "queries": plan.queries,
         "questions": "the first" if plan.questions is None else _described(plan.questions),
         "asked": task.asked,
         "pool": None if plan.public is None else plan.public.sha256,
-        "teachers": _described(curator.teachers),
+        "teachers": _described(getattr(oracle, "teachers", oracle)),
         "student": _described(student),
+        **getattr(oracle, "plan", {}),
     }
 
 
@@ -357,11 +321,3 @@ def _described(thing: Any) -> str:
 def _default(codec: Codec | Sighted) -> Aggregation:
     """Let votes have a winner, and codes a mean."""
     return Aggregation("gnmax" if isinstance(codec.bound, OneHot) else "mean")
-
-
-def _note(declared: Sequence[str], ledger: Ledger) -> None:
-    """Write into the book, once, what counts as public on somebody's word: `verify` misses it where a guarantee leaves it out."""
-    known = guarantees.declared(ledger.entries())
-    for sentence in dict.fromkeys(declared):
-        if sentence not in known:
-            ledger.note(declared=sentence)

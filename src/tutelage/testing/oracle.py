@@ -54,7 +54,7 @@ class MemoryOracle:
         """Turn codes into answers."""
         asked = np.asarray(inputs)
         codec = self.codec.seeing(asked) if hasattr(self.codec, "seeing") else self.codec
-        return np.asarray(codec.decode(codes, asked)) if len(codes) else codes
+        return np.asarray(codec.decode(codes, asked) if len(codes) else codes)
 
     def reserve(self, rounds: int, template: Query) -> Conversation:
         """Take room for all rounds of a conversation."""

@@ -58,7 +58,7 @@ def _stages(given: Any, test: Public) -> Any:
         few = masks[:: max(1, len(masks) // _ENCODED)][:_ENCODED]
         alike = (_as_released(codec.encode(mask[None])[0]) for mask in few)  # one by one: codes may be as large as masks
         coded = [dice(codec.decode(code, test.inputs), truth) for code in alike]
-        together = dice(np.mean(masks, axis=0, dtype=np.float32), truth)
+        together = dice(np.asarray(np.mean(masks, axis=0, dtype=np.float32)), truth)
         return np.stack([alone, np.mean(coded, axis=0), together], axis=1)
 
     return figures
@@ -92,7 +92,8 @@ def _picture(task: Any, teachers: Any, answers: Answers, folder: RunFolder) -> N
             behind = codec.decode(_as_released(codec.encode(masks[:1])[0]), images)
             return np.stack([masks[0], behind, masks.mean(axis=0, dtype=np.float32)], axis=1).astype(np.float16)
 
-        return teachers.vote(images).map(stages)  # (images, 3, *shape)
+        votes: Sealed = teachers.vote(images)
+        return votes.map(stages)  # (images, 3, *shape)
 
     width = task.plan.shards * int(np.prod(answers.values.shape[1:]))
     parts = [stages_of(task.public.inputs[places[part]]) for part in slices(len(places), width, values=_PIXELS)]

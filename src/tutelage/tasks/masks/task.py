@@ -145,7 +145,7 @@ class Masking:
         shown = shown_answers(answers)
         images = self.public.inputs[answers.chosen[shown]]
         shows = self.plan.truth and self.public.targets is not None
-        beside = {"truth": np.asarray(self.public.targets)[answers.chosen[shown]]} if shows else {}
+        beside: dict[str, Any] = {"truth": np.asarray(self.public.targets)[answers.chosen[shown]]} if shows else {}
         np.savez_compressed(
             folder.samples,
             shown=shown,

@@ -144,7 +144,8 @@ class States:
 
     def publish(self, folder: RunFolder, model: Model, answers: Followed) -> None:
         """Write the state, the linear model beside the one it taught, and some public records as the student labels them."""
-        np.savez_compressed(folder.release / READING.answers, **answers.state)
+        arrays: dict[str, Any] = dict(answers.state)
+        np.savez_compressed(folder.release / READING.answers, **arrays)
         if isinstance(model, Inherited):
             model.linear.save(folder.release / "linear")
         if self.plan.public is not None:
