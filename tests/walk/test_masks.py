@@ -175,10 +175,10 @@ def test_a_release_of_what_is_private_is_seen(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_code_without_noise_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def bare(self: NoisyMean, ballots: tt.Sealed, *, share: float = 1.0) -> np.ndarray:
+    def bare(self: NoisyMean, ballots: Any, *, share: float = 1.0) -> np.ndarray:
         from tutelage.privacy.sealed import _KEY
 
-        return ballots._open(_KEY)[0]
+        return next(iter(ballots))._open(_KEY)[0]
 
     monkeypatch.setattr(NoisyMean, "contribute", bare)
     assert "an encoded mask" in leaks(mask_run(tmp_path / "run"))
@@ -239,8 +239,9 @@ def test_every_question_is_on_disk_before_a_teacher_sees_it(tmp_path: Path) -> N
 
 
 def test_a_question_that_is_paid_for_later_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def late(self: Curator, inputs: np.ndarray, baseline: Any) -> np.ndarray:
-        released = self._heard(inputs, self._seeing(inputs))
+    def late(self: Curator, query: Any, fresh: list[int], baseline: Any) -> np.ndarray:
+        inputs = query.rows[fresh]
+        released = self._answered(query, self._seeing(inputs))
         self.ledger.charge(self.mechanism.event(), count=len(inputs))
         return released
 
