@@ -36,6 +36,7 @@ from tutelage.privacy.events import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    Reserved,
     Sampled,
     SmoothRelease,
     SparseVector,
@@ -126,7 +127,23 @@ def test_nothing_costs_nothing_and_a_look_costs_infinity() -> None:
 FIXED = Sampled(Gaussian(1.0, 1.0), 0.1, "fixed", 1, 10)
 
 
-@pytest.mark.parametrize("pairs", [[(FIXED, 1)], [*BOOKS["smooth"], *BOOKS["laplace"]]])
+@pytest.mark.parametrize("count", [1, 50, 400])
+def test_a_fixed_sample_is_priced_by_its_theorem_written_out_again(count: int) -> None:
+    ours = accounting.cost([(FIXED, count)], 1e-5).epsilon
+    assert recomputed([(FIXED, count)]).price(1e-5) == pytest.approx(ours, rel=2e-3)
+
+
+def test_a_reservation_is_priced_as_its_pair_and_its_pair_is_checked() -> None:
+    ours = accounting.cost([(FIXED, 100)], 1e-5).epsilon
+    honest, forged = (Reserved(FIXED, 100, epsilon, 1e-5) for epsilon in (ours, ours / 2))
+    assert recomputed([(honest, 1)]).price(1e-5) == pytest.approx(ours, rel=1e-3)
+    with pytest.raises(LedgerError, match="the rounds reserved must cost at most"):
+        recomputed([(forged, 1)]).price(1e-5)
+    beside = [(Reserved(FIXED, 100, ours, 5e-6), 1), (Gaussian(1.0, 4.0), 1)]
+    assert recomputed(beside).price(1e-5) <= accounting.cost(beside, 1e-5).epsilon * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("pairs", [[*BOOKS["smooth"], *BOOKS["laplace"]]])
 def test_what_it_cannot_price_is_refused(pairs: list[tuple[Event, int]]) -> None:
     with pytest.raises(LedgerError, match="every event"):
         recomputed(pairs).price(1e-5)

@@ -258,13 +258,10 @@ def _exposed(task: Task, folder: RunFolder) -> dict[str, float]:
 def _begin(oracle: Any, task: Task, learning: Learning, run: str, **facts: Any) -> dict[str, Any]:
     """Write down what is planned, on a ledger that has room for it."""
     _check_room(oracle, run)
-    about: dict[str, Any] = {
-        "task": task.name,
-        "adaptive": task.adaptive,
-        "plan": _described_plan(oracle, task, learning.student),
-    }
+    plan = _described_plan(oracle, task, learning.student)
+    about: dict[str, Any] = {"task": task.name, "adaptive": task.adaptive, "plan": plan, **facts}
     shards = getattr(oracle, "shards", publication.OPENED)
-    return publication.begin(learning.folder, oracle.ledger, run, shards=shards, **about, **facts)
+    return publication.begin(learning.folder, oracle.ledger, run, shards=shards, **about)
 
 
 def _publish(found: _Learned, learning: Learning, ledger: Ledger, about: Mapping[str, Any], **more: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,6 @@ from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import BudgetExceeded, DataError, RecipeError
 from tutelage.privacy.ledger import Ledger
 from tutelage.privacy.mechanisms import NoisyMean
-from tutelage.privacy.queries import Query
 from tutelage.runs import RunFolder
 from tutelage.students.latent import Latent, LatentStudent
 from tutelage.tasks.masks import reading as masks_reading
@@ -180,10 +179,10 @@ def test_a_release_of_what_is_private_is_seen(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_code_without_noise_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def bare(self: NoisyMean, ballots: Iterable[tt.Sealed], *, share: float = 1.0) -> np.ndarray:
+    def bare(self: NoisyMean, ballots: Any, *, share: float = 1.0) -> np.ndarray:
         from tutelage.privacy.sealed import _KEY
 
-        return np.concatenate([block._open(_KEY) for block in ballots])[0]
+        return next(iter(ballots))._open(_KEY)[0]
 
     monkeypatch.setattr(NoisyMean, "contribute", bare)
     assert "an encoded mask" in leaks(mask_run(tmp_path / "run"))
@@ -244,10 +243,10 @@ def test_every_question_is_on_disk_before_a_teacher_sees_it(tmp_path: Path) -> N
 
 
 def test_a_question_that_is_paid_for_later_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def late(self: Curator, query: Query, fresh: list[int], baseline: Any) -> np.ndarray:
-        asked = Query.inputs(query.rows[fresh])
-        released = self._answered(asked, self._seeing(asked.rows))
-        self.ledger.charge(self.mechanism.event(), count=len(asked))
+    def late(self: Curator, query: Any, fresh: list[int], baseline: Any) -> np.ndarray:
+        inputs = query.rows[fresh]
+        released = self._answered(query, self._seeing(inputs))
+        self.ledger.charge(self.mechanism.event(), count=len(inputs))
         return released
 
     monkeypatch.setattr(Curator, "_release", late)
