@@ -281,6 +281,33 @@ def report(
 
 
 @app.command()
+def generate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of `tutelage.generate`, or its release.")],
+    out: Annotated[Path, typer.Option("--out", help="A new folder: PNGs, images.npz, labels.csv and a contact sheet.")],
+    n: Annotated[int, typer.Option("-n", help="How many images.", min=1)] = 100,
+    label: Annotated[str | None, typer.Option(help="One class, by its name (default: all of them in turn).")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same images.", min=0)] = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Draw labelled images from a released generator. Nothing is spent, however many are drawn."""
+    from tutelage.data.pictures import write_pictures
+    from tutelage.nets.generators import Generator
+    from tutelage.runs import RunFolder
+
+    place = RunFolder(folder).existing().release / "generator.safetensors"
+    if not place.is_file():
+        raise RecipeError("`run` must hold release/generator.safetensors. Got a run of another kind instead.")
+    generator = Generator.load(place, device=device)
+    images, labels = generator.sample(n, label, random_state=seed)
+    files = write_pictures(out, images, labels, generator.classes)
+    if as_json:
+        _emit({"images": n, "classes": list(generator.classes), "files": [file.name for file in files]})
+        return
+    _say(f"wrote {n:,} images and {', '.join(file.name for file in files)} to {out}")
+
+
+@app.command()
 def verify(
     folders: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Run folders, or releases alone. Several must share one ledger.")

@@ -36,9 +36,9 @@ class Whitening:
             out[start : start + len(rows)] = (rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-6)).cpu().numpy()
         return out
 
-    def cut(self, axes: int) -> Whitening:
-        """Keep the axes of the largest spread."""
-        return Whitening(self.centre, self.axes[:, :axes], self.spread[:axes])
+    def tapered(self, half: float) -> Whitening:
+        """Let later axes count less: axis number `half` counts half as much as the first."""
+        return Whitening(self.centre, self.axes, self.spread * (1 + np.arange(len(self.spread)) / half).astype(np.float32))
 
 
 def whitening(features: Array, axes: int, *, device: str = "cpu", random_state: int = 0) -> Whitening:

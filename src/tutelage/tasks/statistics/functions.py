@@ -1,4 +1,4 @@
-"""Public functions of single records, for teachers that train nothing. Each is fixed before the data and sees one record at a time."""
+"""Public functions of single records, for teachers that train nothing. Each is fixed before the data is read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tutelage.students.linear_rounds import Seen, missing
 from tutelage.teachers.statistics import Rows
 
 Array = npt.NDArray[Any]
-_AT_ONCE = 500  # images in a network at once
+_AT_ONCE = 250  # images in a network at once
 
 
 @final

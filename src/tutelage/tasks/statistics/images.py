@@ -18,6 +18,7 @@ from tutelage.features.scattering import Scattering
 from tutelage.nets import judges
 from tutelage.nets.generators import Drawing, Generator
 from tutelage.nets.inputs import pick_device
+from tutelage.nets.mixing import mixed
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.queries import Form, Query
@@ -37,8 +38,8 @@ LABELLER = "control: linear model in noisy rounds, on real test images"
 class OneShot:
     """Describe a generator that is fitted to sums which are released once.
 
-    `sums` and `labels` are shares of the budget's μ²: class sums of random networks' features, for the images, and a linear model in
-    noisy rounds, for their labels. With a share of 0 for labels, images have the class that they were drawn for and nothing else.
+    `sums` and `labels` are shares of the budget's μ²: class sums of random networks' features, for the images, and a linear model
+    in noisy rounds, for their labels. Without a share for labels, images have the class that they were drawn for.
     """
 
     networks: RandomNetworks = field(default_factory=lambda: RandomNetworks(20, 8))
@@ -48,6 +49,7 @@ class OneShot:
     labels: float = 0.6
     latent: int = 64
     width: int = 8
+    judged: int = 600  # steps of the network that judges
     random_state: int = 0
 
     def shares(self) -> dict[str, float]:
@@ -73,6 +75,10 @@ class Generated:
     def sample(self, n: int, label: str | int | None = None, *, random_state: int = 0) -> tuple[Array, Array]:
         """Draw labelled images. Nothing is spent."""
         return self.generator.sample(n, label, random_state=random_state)
+
+    def labelled(self, n: int, *, random_state: int = 0, blended: float = 0.5) -> tuple[Array, Array]:
+        """Draw images, warp and blend some of them, and give each its shares (n, classes): three quarters the labeller's."""
+        return labelled(self.generator, self.labeller, n, random_state=random_state, blended=blended)
 
     def soft_labels(self, images: Array) -> Array:
         """Give the labeller's shares (n, classes) for drawn images."""
@@ -103,8 +109,8 @@ def generate(
 ) -> Generated:
     """Release noisy sums over private images and fit a generator to them.
 
-    `classes` are the names of the classes, or how many there are, and `values` the range of a pixel: both are declared, never read
-    off the data. A class without records goes on like any other. `test` are public images with labels, for scores alone.
+    `classes` are the names of the classes, or how many there are, and `values` the range of a pixel: both are declared, never
+    read off the data. A class without records goes on like any other. `test` are public images with labels, for scores alone.
     Formal guarantee: everything under `out`/release is (ε, δ)-DP for the budget and unit.
     """
     how, say = how or OneShot(), progress or _silent
@@ -125,10 +131,28 @@ def generate(
         shown, labels = generator.sample(10 * len(names), random_state=1)
         order = np.argsort(labels, kind="stable")
         np.savez_compressed(walk.folder.samples, inputs=shown[order], labels=labels[order])
-        scores = _scores(generator, labeller, test, pixels, place, how.random_state, say)
+        scores = _scores(generator, labeller, test, pixels, place, how, say)
         (walk.folder.release / "generator.md").write_text(card(drawing, budget, how), encoding="utf-8")
         document = walk.publish(scores, pages)
     return Generated(generator, labeller, walk.folder, document, scores)
+
+
+def labelled(
+    generator: Generator, labeller: LinearRoundsModel | None, n: int, *, random_state: int = 0, blended: float = 0.5
+) -> tuple[Array, Array]:
+    """Draw a training set: images, slightly warped and some blended with others, and shares (n, classes).
+
+    A labeller is asked about every image as it is, so that whoever learns from the set learns the labeller's whole answer.
+    """
+    images, classes = generator.sample(n, random_state=random_state)
+    shares = np.eye(len(generator.classes), dtype=np.float32)[classes]
+    if labeller is None:
+        return images, shares
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(random_state)
+        some, hot = mixed(judges.warped(torch.as_tensor(images), 0.7), torch.as_tensor(shares), blended)
+    images = some.numpy()
+    return images, np.asarray(0.75 * labeller.predict_proba(images) + 0.25 * hot.numpy(), dtype=np.float32)
 
 
 def card(drawing: Drawing, budget: Budget, how: OneShot) -> str:
@@ -137,9 +161,9 @@ def card(drawing: Drawing, budget: Budget, how: OneShot) -> str:
     return (
         f"# A private image generator\n\nDraws images of {side}×{side} pixels in {channels} channel(s), in 0…1, of the classes "
         f"{', '.join(drawing.classes)}.\nNo public image was used. It was fitted to noisy sums over private images: "
-        f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name}, {budget.adjacency}; guarantee.json says more.\n\n"
-        "Drawing images costs no privacy, however many. They are not real: use them to build and test, and to train what is then\n"
-        "tested on real data. Rare things inside a class are missing, and a class with few records may show nothing but noise.\n\n"
+        f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name},\n{budget.adjacency}; guarantee.json says more.\n\n"
+        "Drawing images costs no privacy, however many. They are not real: build and test with them, and test on real data what\n"
+        "was trained on them. Rare things inside a class are missing, and a class with few records may show nothing but noise.\n\n"
         f"Settings: {json.dumps(how.plain(), sort_keys=True)}\n\n"
         "```python\nfrom tutelage.nets.generators import Generator\n"
         'images, labels = Generator.load("generator.safetensors").sample(1000, random_state=0)\n```\n'
@@ -148,7 +172,7 @@ def card(drawing: Drawing, budget: Budget, how: OneShot) -> str:
 
 def _generator(walk: Walk, how: OneShot, drawing: Drawing, pixels: Pixels, place: str, say: Progress) -> Generator:
     """Release class sums, and fit a generator to them."""
-    networks = replace(how.networks, seed=how.networks.seed)
+    networks = how.networks
     function = NetworkSums(networks, pixels, device=place)
     what = Sum(how.sums, Form.GROUPED, function.width, groups=len(drawing.classes), nonnegative=True)
     query = Query.statistic(Form.GROUPED, {"asks": "class sums of random features", **networks.plain()})
@@ -181,7 +205,7 @@ def _scores(
     test: Public | None,
     pixels: Pixels,
     place: str,
-    seed: int,
+    how: OneShot,
     say: Progress,
 ) -> dict[str, float]:
     """Train judges on generated images, and test them and the labeller on public ones."""
@@ -190,18 +214,22 @@ def _scores(
     real, labels = pixels(test.inputs), np.asarray(test.targets)
     scores = {"private student": 0.0}
     count = min(6000, 600 * len(generator.classes))
-    images, drawn_for = generator.sample(count, random_state=seed + 7)
+    images, drawn_for = generator.sample(count, random_state=how.random_state + 7)
     say("judging", 0, 2)
     scores["linear judge on scattering, classes as labels"] = linear_judge(
         images, drawn_for, real, labels, len(generator.classes)
     )
     say("judging", 1, 2)
-    hot = np.eye(len(generator.classes), dtype=np.float32)[drawn_for]
-    wanted = hot if labeller is None else (labeller.predict_proba(images) + hot) / 2
+    images, wanted = labelled(generator, labeller, 2 * count, random_state=how.random_state + 8)
     network = judges.train_judge(
-        judges.small_cnn(pixels.shape, len(generator.classes)), torch.as_tensor(images, device=place),
-        torch.as_tensor(wanted, dtype=torch.float32, device=place), steps=600, batch=128, warp=0.5, random_state=seed,
-    )  # fmt: skip
+        judges.small_cnn(pixels.shape, len(generator.classes)),
+        torch.as_tensor(images, device=place),
+        torch.as_tensor(wanted, dtype=torch.float32, device=place),
+        steps=how.judged,
+        batch=128,
+        warp=0.3,
+        random_state=how.random_state,
+    )
     found = judges.accuracy(network, torch.as_tensor(real, device=place), torch.as_tensor(labels, device=place))
     scores["private student"] = found
     say("judging", 2, 2)

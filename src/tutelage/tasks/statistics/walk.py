@@ -1,4 +1,4 @@
-"""The common walk of releases that are sums: a folder, a ledger, shares of μ² fixed when the run opens, one guarantee at the end."""
+"""The common walk of released sums: a folder, a ledger, shares of μ² fixed when the run opens, and one guarantee."""
 
 from __future__ import annotations
 
