@@ -14,7 +14,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from tutelage.data.dataset import Private
 from tutelage.features.random_networks import RandomNetworks
+from tutelage.privacy.errors import DataError
 from tutelage.privacy.queries import Query
 from tutelage.students.linear_rounds import Seen, missing
 from tutelage.teachers.statistics import Rows
@@ -154,3 +156,15 @@ class ClassMoments:
         counts = grams[:, -1, -1] / self.counted**2
         counts = np.maximum(counts, max(1.0, np.maximum(counts, 0).sum() / len(counts) / 20))
         return grams[:, :-1, :-1], grams[:, :-1, -1] / self.counted, counts
+
+
+def image_shape(private: Private) -> tuple[int, int, int]:
+    """Read the shape of an image off the array, which is public."""
+    shape = np.shape(private.inputs)[1:]
+    if len(shape) == 2:
+        shape = (1, *shape)
+    elif len(shape) == 3 and shape[0] not in (1, 3) and shape[2] in (1, 3):
+        shape = (shape[2], *shape[:2])
+    if len(shape) != 3 or shape[0] not in (1, 3) or shape[1] != shape[2]:
+        raise DataError(f"`private` must hold square images, grey or colour. Got records of shape {shape} instead.")
+    return int(shape[0]), int(shape[1]), int(shape[2])

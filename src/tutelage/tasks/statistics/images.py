@@ -20,12 +20,12 @@ from tutelage.nets.generators import Drawing, Generator
 from tutelage.nets.inputs import pick_device
 from tutelage.nets.mixing import mixed
 from tutelage.privacy.budget import Budget
-from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.queries import Form, Query
 from tutelage.runs import RunFolder
 from tutelage.students.linear_rounds import LinearRounds, LinearRoundsModel
 from tutelage.students.matching import Matching, Moments
-from tutelage.tasks.statistics.functions import Missing, NetworkSums, Pixels
+from tutelage.tasks.statistics.functions import Missing, NetworkSums, Pixels, image_shape
 from tutelage.tasks.statistics.walk import Sum, Walk, opened, planned
 
 Array = npt.NDArray[Any]
@@ -115,7 +115,7 @@ def generate(
     """
     how, say = how or OneShot(), progress or _silent
     names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(map(str, classes))
-    pixels = Pixels(_shape(private), *map(float, values))
+    pixels = Pixels(image_shape(private), *map(float, values))
     place = str(pick_device(device))
     drawing = Drawing(pixels.shape, names, how.latent, how.width)  # a bad plan fails before anything is written
     mus = planned(budget, how.shares())
@@ -159,9 +159,10 @@ def card(drawing: Drawing, budget: Budget, how: OneShot) -> str:
     """Write what somebody must know who is given the generator alone."""
     channels, side, _ = drawing.shape
     return (
-        f"# A private image generator\n\nDraws images of {side}×{side} pixels in {channels} channel(s), in 0…1, of the classes "
-        f"{', '.join(drawing.classes)}.\nNo public image was used. It was fitted to noisy sums over private images: "
-        f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name},\n{budget.adjacency}; guarantee.json says more.\n\n"
+        f"# A private image generator\n\nDraws images of {side}×{side} pixels in {channels} channel(s), in 0…1, of the classes\n"
+        f"{', '.join(drawing.classes)}. No public image was used. It was fitted to noisy sums over private images: "
+        f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name},\n"
+        f"{budget.adjacency}; guarantee.json says more.\n\n"
         "Drawing images costs no privacy, however many. They are not real: build and test with them, and test on real data what\n"
         "was trained on them. Rare things inside a class are missing, and a class with few records may show nothing but noise.\n\n"
         f"Settings: {json.dumps(how.plain(), sort_keys=True)}\n\n"
@@ -247,18 +248,6 @@ def linear_judge(images: Array, labels: Array, real: Array, truth: Array, classe
     wanted = np.eye(classes, dtype=np.float32)[labels] - 1 / classes
     weights = found.T @ np.linalg.solve(gram, wanted)
     return float(np.mean((features(real).astype(np.float32) @ weights).argmax(axis=1) == truth))
-
-
-def _shape(private: Private) -> tuple[int, int, int]:
-    """Read the shape of an image off the array, which is public."""
-    shape = np.shape(private.inputs)[1:]
-    if len(shape) == 2:
-        shape = (1, *shape)
-    elif len(shape) == 3 and shape[0] not in (1, 3) and shape[2] in (1, 3):
-        shape = (shape[2], *shape[:2])
-    if len(shape) != 3 or shape[0] not in (1, 3) or shape[1] != shape[2]:
-        raise DataError(f"`private` must hold square images, grey or colour. Got records of shape {shape} instead.")
-    return int(shape[0]), int(shape[1]), int(shape[2])
 
 
 def _silent(stage: str, done: int, total: int) -> None:
