@@ -159,8 +159,8 @@ def card(drawing: Drawing, budget: Budget, how: OneShot) -> str:
     """Write what somebody must know who is given the generator alone."""
     channels, side, _ = drawing.shape
     return (
-        f"# A private image generator\n\nDraws images of {side}×{side} pixels in {channels} channel(s), in 0…1, of the classes\n"
-        f"{', '.join(drawing.classes)}. No public image was used. It was fitted to noisy sums over private images: "
+        f"# A private image generator\n\nDraws images of {side}×{side} pixels in {channels} channel(s), in 0…1, of\n"
+        f"the classes {', '.join(drawing.classes)}. No public image was used. It was fitted to noisy sums over private images: "
         f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name},\n"
         f"{budget.adjacency}; guarantee.json says more.\n\n"
         "Drawing images costs no privacy, however many. They are not real: build and test with them, and test on real data what\n"
