@@ -82,12 +82,13 @@ class Settings:
     middle: int = 160  # axes of each kind in the second moments
     pool: int = 240_000
     judge: int = 2000  # steps of the judges
+    batch: int = 512
     classes_mixed: float = 0.25  # how much of a label is the class that the image was drawn for
     mirror: bool = False
 
 
 SMALL = {"networks": 4, "width": 16, "generator": 8, "steps": 6, "improving": 3, "rounds": 8, "axes": 60, "learned": 32,
-         "middle": 24, "pool": 600, "judge": 6}  # fmt: skip
+         "middle": 24, "pool": 600, "judge": 4, "batch": 32}  # fmt: skip
 
 
 def say(*what: Any) -> None:
@@ -312,7 +313,8 @@ def run(data: Data, epsilon: float, how: Settings, seed: int) -> tuple[dict[str,
 
     x, y = drawn_from(better, how.pool, device, seed + 2)
     torch.manual_seed(seed)
-    x, classes = mixed(judges.warped(x, 0.7), F.one_hot(y, 10).float())
+    classes, half = F.one_hot(y, 10).float(), len(x) // 2  # half of the pool stays as it was drawn
+    x[half:], classes[half:] = mixed(judges.warped(x[half:], 0.7), classes[half:])
     shares = blocks(lambda some: (seen(some) @ weights).softmax(1), x)
     labels = (1 - how.classes_mixed) * shares + how.classes_mixed * classes
     say("labelled pool")
@@ -328,9 +330,9 @@ def judged(data: Data, x: Tensor, labels: Tensor, how: Settings, seeds: int, nam
                 judges.JUDGES[name](data.shape, 10),
                 x,
                 labels,
-                steps=how.judge,
-                batch=512,
-                warp=0.5,
+                steps=how.judge * (2 if name == "MLP" else 1),
+                batch=how.batch,
+                warp=0.25 if name == "MLP" else 0.5,  # it has to learn by heart what a convolution knows
                 mirror=how.mirror,
                 random_state=seed,
             )
@@ -355,7 +357,7 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
     how = Settings(mirror=given.mirror, **(SMALL if given.small else {}))
-    data = Data(given.data, device, how, 1200 if given.small else None)
+    data = Data(given.data, device, how, 400 if given.small else None)
     record: dict[str, Any] = {
         "name": given.name, "unit": "record", "adjacency": "replace-one", "delta": DELTA, "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu", "rows": [],

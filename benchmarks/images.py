@@ -1,7 +1,7 @@
-"""Measure generated MNIST on two processor cores through the library's own walk: from images to a verified release, and what it is worth.
+"""Measure generated images on a processor through the library's own walk: from images to a verified release and its worth.
 
-A small CNN is trained on generated images and their labels alone, for a fixed number of steps, and tested on real test images; the
-ledger, exact sums, the generator's fit and the judge are all in the time. Unit: a record; adjacency: replace one; δ = 1e-5.
+A small CNN is trained on generated images and their labels alone, for a fixed number of steps, and tested on real test images.
+The ledger, exact sums, the generator's fit and the judge are all in the time. Unit: a record; adjacency: replace one; δ = 1e-5.
 
 python benchmarks/images.py --data FOLDER --name mnist [--epsilon 1]
 """
@@ -35,16 +35,17 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as place:
             begun, used, stages = time.perf_counter(), time.process_time(), {}
 
-            def say(what: str, done: int, total: int, begun: float = begun, stages: dict[str, float] = stages) -> None:
+            def say(what: str, done: int, total: int, begun: float = begun, stages: Any = stages) -> None:
                 stages[what] = round(time.perf_counter() - begun, 1)
 
             made = tt.generate(
                 tt.Private.of(x, y), classes=10, budget=tt.Budget(epsilon, 1e-5), out=Path(place) / "run", how=how, device="cpu",
                 test=tt.Public.of(xt, yt), tuned_on="part of MNIST's training images", progress=say,
             )  # fmt: skip
-            row = {"epsilon": epsilon, "scores": {name: round(100 * score, 2) for name, score in made.scores.items()},
+            scores = {name: round(100 * score, 2) for name, score in made.scores.items()}
+            row = {"epsilon": epsilon, "scores": scores,
                    "seconds": round(time.perf_counter() - begun, 1), "core seconds": round(time.process_time() - used, 1),
-                   "stage ended after": stages, "epsilon recomputed": tt.verify(Path(place) / "run").recomputed_epsilon}  # fmt: skip
+                   "ended after": stages, "epsilon verified": tt.verify(Path(place) / "run").recomputed_epsilon}  # fmt: skip
         print(row, flush=True)
         rows.append(row)
     name = f"images.{given.name}{'.plain' if given.plain else ''}"

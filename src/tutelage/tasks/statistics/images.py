@@ -164,7 +164,7 @@ def card(drawing: Drawing, budget: Budget, how: OneShot) -> str:
         f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name},\n"
         f"{budget.adjacency}; guarantee.json says more.\n\n"
         "Drawing images costs no privacy, however many. They are not real: build and test with them, and test on real data what\n"
-        "was trained on them. Rare things inside a class are missing, and a class with few records may show nothing but noise.\n\n"
+        "was trained on them. Rare things inside a class are missing, and a class with few records may be nothing but noise.\n\n"
         f"Settings: {json.dumps(how.plain(), sort_keys=True)}\n\n"
         "```python\nfrom tutelage.nets.generators import Generator\n"
         'images, labels = Generator.load("generator.safetensors").sample(1000, random_state=0)\n```\n'
