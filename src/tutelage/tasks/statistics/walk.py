@@ -71,14 +71,14 @@ class Walk:
         self.private, self.parts, self.folder, self.ledger = private, parts, folder, ledger
         self.budget, self.run = budget, run
         self.about: dict[str, Any] = {}
-        self._asked = 0
+        self.asked = 0
 
     def once(self, function: PublicFunction, what: Sum, query: Query, *, progress: Any = None) -> Array:
         """Release one sum. A run that goes on is given the same one again, free, and reads no record for it."""
         curator = self._curator(function, what)
         if not curator.known(query):
             self._read(curator, progress)
-        self._asked += 1
+        self.asked += 1
         return np.asarray(curator.ask(query).codes[0])
 
     def rounds(self, function: PublicFunction, what: Sum, student: Any, *, progress: Any = None) -> None:
@@ -97,7 +97,7 @@ class Walk:
             done += 1
             if progress is not None:
                 progress("asking in rounds", done, what.rounds)
-        self._asked += what.rounds
+        self.asked += what.rounds
 
     def publish(self, scores: Mapping[str, float], pages: Any = None, *, declared: Sequence[str] = ()) -> dict[str, Any]:
         """Write scores and the guarantee that follows from the exported ledger, and publish by one rename."""
@@ -109,16 +109,13 @@ class Walk:
         self.ledger.export(self.folder.exported_book)
         document = guarantees.guarantee(
             read_lines(self.folder.exported_book), run=self.ledger.run, about=self.about,
-            labels={"released": self._asked, "distinct": self._answers(), "reinforced": 0},
+            labels={"released": self.asked, "distinct": self.asked, "reinforced": 0},
         )  # fmt: skip
         guarantees.write(document, self.folder.guarantee)
         if pages is not None:
             pages(self.folder)
         self.folder.publish(self.ledger)
         return document
-
-    def _answers(self) -> int:
-        return self._asked
 
     def _curator(self, function: PublicFunction, what: Sum) -> Curator:
         teachers = Statistics(function, grouped=what.groups > 1)
@@ -144,18 +141,19 @@ def opened(
     plan: Mapping[str, Any],
     ledger: str | Path | None = None,
     seed: int = 0,
+    shards: int | None = None,
     resume: bool = False,
     recipe: str = "",
     purpose: str = "",
     tuned_on: str = "not stated",
     data: Mapping[str, Any] | None = None,
 ) -> Iterator[Walk]:
-    """Open a run whose places are the roster's: one place per unit, so that one unit moves one place."""
+    """Open a run. Without `shards` its places are the roster's: one place per unit, so that one unit moves one place."""
     if private.places is None:
         raise RecipeError(
             "`private` must have a public roster: give `units` with `roster`, or arrays without units. Got none instead."
         )
-    parts = private.split(private.places, seed=seed)
+    parts = private.split(shards or private.places, seed=seed)
     folder = RunFolder(out).create(resume=resume)
     with folder.locked(), ledger_of(folder, budget, ledger) as book:
         begun = folder.state.get("run")
