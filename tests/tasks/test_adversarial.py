@@ -52,6 +52,7 @@ def test_one_secret_critic_a_round_is_paid_for_as_such(private: Private, tmp_pat
     assert verify(tmp_path / "run").recomputed_epsilon <= 10 * (1 + 1e-6)
 
 
+@pytest.mark.slow
 def test_drawing_one_critic_takes_less_noise_than_it_would_alone() -> None:
     codec = Directions((1, 8, 8), 1.0, 4)
     alone = BUDGET.sigma(float(codec.bound.sensitivity(BUDGET.adjacency, unit=BUDGET.unit)), rounds=50)

@@ -43,13 +43,14 @@ class OneShot:
     """
 
     networks: RandomNetworks = field(default_factory=lambda: RandomNetworks(20, 8))
-    matching: Matching = field(default_factory=lambda: Matching(steps=600, per=24, drawn=4, learning_rate=2e-3))
+    matching: Matching = field(default_factory=lambda: Matching(steps=400, per=16, drawn=3, learning_rate=3e-3))
     labeller: LinearRounds = field(default_factory=LinearRounds)
     sums: float = 0.4
     labels: float = 0.6
     latent: int = 64
     width: int = 8
-    judged: int = 600  # steps of the network that judges
+    judged: int = 1200  # steps of the network that judges
+    of_class: float = 0.0  # how much of an image's label is the class that it was drawn for, where there is a labeller
     random_state: int = 0
 
     def shares(self) -> dict[str, float]:
@@ -77,7 +78,7 @@ class Generated:
         return self.generator.sample(n, label, random_state=random_state)
 
     def labelled(self, n: int, *, random_state: int = 0, blended: float = 0.5) -> tuple[Array, Array]:
-        """Draw images, warp and blend some of them, and give each its shares (n, classes): three quarters the labeller's."""
+        """Draw images, warp and blend some of them, and give each the labeller's shares (n, classes)."""
         return labelled(self.generator, self.labeller, n, random_state=random_state, blended=blended)
 
     def soft_labels(self, images: Array) -> Array:
@@ -138,7 +139,13 @@ def generate(
 
 
 def labelled(
-    generator: Generator, labeller: LinearRoundsModel | None, n: int, *, random_state: int = 0, blended: float = 0.5
+    generator: Generator,
+    labeller: LinearRoundsModel | None,
+    n: int,
+    *,
+    random_state: int = 0,
+    blended: float = 0.5,
+    of_class: float = 0.0,
 ) -> tuple[Array, Array]:
     """Draw a training set: images, slightly warped and some blended with others, and shares (n, classes).
 
@@ -152,7 +159,7 @@ def labelled(
         torch.manual_seed(random_state)
         some, hot = mixed(judges.warped(torch.as_tensor(images), 0.7), torch.as_tensor(shares), blended)
     images = some.numpy()
-    return images, np.asarray(0.75 * labeller.predict_proba(images) + 0.25 * hot.numpy(), dtype=np.float32)
+    return images, np.asarray((1 - of_class) * labeller.predict_proba(images) + of_class * hot.numpy(), dtype=np.float32)
 
 
 def card(drawing: Drawing, budget: Budget, how: OneShot) -> str:
@@ -221,7 +228,7 @@ def _scores(
         images, drawn_for, real, labels, len(generator.classes)
     )
     say("judging", 1, 2)
-    images, wanted = labelled(generator, labeller, 2 * count, random_state=how.random_state + 8)
+    images, wanted = labelled(generator, labeller, 2 * count, random_state=how.random_state + 8, of_class=how.of_class)
     network = judges.train_judge(
         judges.small_cnn(pixels.shape, len(generator.classes)),
         torch.as_tensor(images, device=place),
