@@ -47,14 +47,16 @@ except ImportError:  # a machine with torch alone: the package's own modules, wi
 
 from tutelage.data.idx import read_digits  # noqa: E402
 from tutelage.features.procedural import procedural  # noqa: E402
-from tutelage.features.random_networks import RandomNetwork, RandomNetworks  # noqa: E402
+from tutelage.features.random_networks import RandomNetworks  # noqa: E402
 from tutelage.features.scattering import Scattering  # noqa: E402
 from tutelage.features.whitening import leading  # noqa: E402
 from tutelage.nets import judges  # noqa: E402
 from tutelage.nets.generators import Drawing, Generator  # noqa: E402
 from tutelage.nets.mixing import mixed  # noqa: E402
+from tutelage.nets.random_network import RandomNetwork  # noqa: E402
 from tutelage.privacy.mechanisms import rounded_gaussian  # noqa: E402
-from tutelage.students.matching import Matching, Moments  # noqa: E402
+from tutelage.students.matching import Matching  # noqa: E402
+from tutelage.students.moments import Moments  # noqa: E402
 
 BEGUN = time.time()
 DELTA = 1e-5

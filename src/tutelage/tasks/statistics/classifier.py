@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data.dataset import Private, Public
-from tutelage.nets.inputs import pick_device
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.errors import DataError
 from tutelage.privacy.queries import Form
@@ -64,6 +63,8 @@ def classify(
     `classes` and `values` (the range of a pixel) are declared, never read off the data. `test` are public images with labels,
     for scores alone. Formal guarantee: everything under `out`/release is (ε, δ)-DP for the budget and unit.
     """
+    from tutelage.nets.inputs import pick_device
+
     how, say = student or LinearRounds(), progress or _silent
     names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(map(str, classes))
     pixels, place = Pixels(image_shape(private), *map(float, values)), str(pick_device(device))

@@ -7,12 +7,10 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from tutelage.data.dataset import Private
 from tutelage.features.random_networks import RandomNetworks
@@ -20,6 +18,9 @@ from tutelage.privacy.errors import DataError
 from tutelage.privacy.queries import Query
 from tutelage.students.linear_rounds import Seen, missing
 from tutelage.teachers.statistics import Rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Array = npt.NDArray[Any]
 _AT_ONCE = 250  # images in a network at once
@@ -76,6 +77,8 @@ class NetworkSums:
 
     def __call__(self, query: Query, prepared: Array, labels: Array) -> Rows:
         """Give features (n, width), none negative."""
+        import torch
+
         scale = math.sqrt((1 - self.counted**2) / len(self._built))
         parts = []
         for start in range(0, len(prepared), _AT_ONCE):
@@ -139,6 +142,8 @@ class ClassMoments:
 
     def prepare(self, inputs: Array) -> Array:
         """See records once."""
+        import torch
+
         images, parts = self.pixels(inputs), []
         for start in range(0, len(images), _AT_ONCE):
             with torch.no_grad():

@@ -6,27 +6,25 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from tutelage.data.dataset import Private, Public
 from tutelage.features.random_networks import RandomNetworks
 from tutelage.features.scattering import Scattering
-from tutelage.nets import judges
-from tutelage.nets.generators import Drawing, Generator
-from tutelage.nets.inputs import pick_device
-from tutelage.nets.mixing import mixed
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.queries import Form, Query
 from tutelage.runs import RunFolder
 from tutelage.students.linear_rounds import LinearRounds, LinearRoundsModel
-from tutelage.students.matching import Matching, Moments
+from tutelage.students.matching import Matching
 from tutelage.tasks.statistics.functions import Missing, NetworkSums, Pixels, image_shape
 from tutelage.tasks.statistics.walk import Sum, Walk, opened, planned
+
+if TYPE_CHECKING:  # a description needs no torch
+    from tutelage.nets.generators import Drawing, Generator
 
 Array = npt.NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -114,6 +112,9 @@ def generate(
     read off the data. A class without records goes on like any other. `test` are public images with labels, for scores alone.
     Formal guarantee: everything under `out`/release is (ε, δ)-DP for the budget and unit.
     """
+    from tutelage.nets.generators import Drawing
+    from tutelage.nets.inputs import pick_device
+
     how, say = how or OneShot(), progress or _silent
     names = tuple(map(str, range(classes))) if isinstance(classes, int) else tuple(map(str, classes))
     pixels = Pixels(image_shape(private), *map(float, values))
@@ -151,6 +152,11 @@ def labelled(
 
     A labeller is asked about every image as it is, so that whoever learns from the set learns the labeller's whole answer.
     """
+    import torch
+
+    from tutelage.nets import judges
+    from tutelage.nets.mixing import mixed
+
     images, classes = generator.sample(n, random_state=random_state)
     shares = np.eye(len(generator.classes), dtype=np.float32)[classes]
     if labeller is None:
@@ -180,6 +186,10 @@ def card(drawing: Drawing, budget: Budget, how: OneShot) -> str:
 
 def _generator(walk: Walk, how: OneShot, drawing: Drawing, pixels: Pixels, place: str, say: Progress) -> Generator:
     """Release class sums, and fit a generator to them."""
+    import torch
+
+    from tutelage.students.moments import Moments
+
     networks = how.networks
     function = NetworkSums(networks, pixels, device=place)
     what = Sum(how.sums, Form.GROUPED, function.width, groups=len(drawing.classes), nonnegative=True)
@@ -217,6 +227,10 @@ def _scores(
     say: Progress,
 ) -> dict[str, float]:
     """Train judges on generated images, and test them and the labeller on public ones."""
+    import torch
+
+    from tutelage.nets import judges
+
     if test is None or test.targets is None:
         return {}
     real, labels = pixels(test.inputs), np.asarray(test.targets)
