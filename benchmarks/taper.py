@@ -1,6 +1,6 @@
 """Derive the one constant of `LinearRounds`' rule on training images, 10,000 of them held out: which axis should count half.
 
-Noise is raised for the missing records and drawn by the library's sampler; sums are formed in floats: a measurement, not a release.
+Noise is raised for the missing records and drawn by the library's sampler; sums are formed in floats: no release.
 No test image is read.
 
 python benchmarks/taper.py --data FOLDER --name mnist [--mirror] [--epsilon 1]
