@@ -112,11 +112,11 @@ class LinearRoundsStudent:
         if len(classes) < 2:
             raise RecipeError(f"`classes` must be at least 2. Got {len(classes)} instead.")
         self.seen, self.classes, self.rounds, self.step, self.clip = seen, tuple(classes), rounds, step, clip
-        self._descent, self._done = Descent(seen.width, len(classes), rounds), 0
+        self._descent = Descent(seen.width, len(classes), rounds)
 
     def query(self) -> Query | None:
         """Put the weights to the private records; nothing when the rounds are over."""
-        return None if self._done >= self.rounds else self.template()
+        return None if self._descent.done >= self.rounds else self.template()
 
     def template(self) -> Query:
         """Give a query of the kind that all rounds have."""
@@ -125,16 +125,16 @@ class LinearRoundsStudent:
     def update(self, answer: Array) -> None:
         """Follow a noisy sum of corrections (axes, classes)."""
         self._descent.follow(self.step * np.asarray(answer))
-        self._done += 1
 
     def state_dict(self) -> dict[str, Array]:
         """Give what is needed to go on: it follows from released answers."""
-        return {**self._descent.state(), "done": np.asarray(self._done)}
+        return self._descent.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Go on from what was kept."""
-        self._descent.restore(state)
-        self._done = int(state["done"])
+        if np.shape(state["guess"]) != self._descent.guess.shape:
+            raise DataError(f"`state` must be of weights {self._descent.guess.shape}. Got {np.shape(state['guess'])} instead.")
+        self._descent.load_state_dict(dict(state))
 
     def result(self) -> LinearRoundsModel:
         """Give the model that the rounds so far led to."""

@@ -75,7 +75,7 @@ def classify(
     plan = {"task": "classifier without a pool", "student": asdict(how), "classes": list(names), **pixels.plain()}
     given = {"ledger": ledger, "resume": resume, "seed": seed, "tuned_on": tuned_on, "data": data, "purpose": purpose}
     private = private.labelled(len(names))
-    with opened(private, task="corrections", out=out, budget=budget, plan=plan, recipe=recipe, **given) as walk:
+    with opened(private, task="states", out=out, budget=budget, plan=plan, recipe=recipe, **given) as walk:
         walk.rounds(Missing(learner.seen, pixels), what, learner, progress=say)
         model = learner.result()
         model.save(walk.folder.release / "student")
