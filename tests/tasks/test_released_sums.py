@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from tutelage.cli import app
 from tutelage.data.dataset import Private, Public
 from tutelage.features.procedural import procedural
 from tutelage.features.random_networks import RandomNetworks
@@ -19,6 +20,7 @@ from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.mechanisms import _KEY
 from tutelage.privacy.queries import Form, Query
 from tutelage.privacy.sums import GridSum
+from tutelage.report.page import pages
 from tutelage.students.linear_rounds import LinearRounds, LinearRoundsModel
 from tutelage.students.matching import Matching
 from tutelage.tasks.statistics.functions import ClassMoments, Missing, NetworkSums, Pixels
@@ -198,7 +200,8 @@ HOW = OneShot(
 
 def test_generate_verifies_goes_on_and_gives_the_same_images(private: Private, tmp_path: Path) -> None:
     given: dict[str, Any] = {"classes": ["dark", "bright", "empty"], "budget": BUDGET, "out": tmp_path / "run", "how": HOW}
-    made = generate(private, test=Public.of(private.inputs[:30], private.targets[:30]), **given)
+    made = generate(private, test=Public.of(private.inputs[:30], private.targets[:30]), pages=pages, **given)
+    assert "Generated images" in made.folder.report.read_text(encoding="utf-8")
     verdict = verify(tmp_path / "run")
     assert verdict.recomputed_epsilon == pytest.approx(4, rel=1e-6)
     assert made.guarantee["task"] == "images"
@@ -212,6 +215,16 @@ def test_generate_verifies_goes_on_and_gives_the_same_images(private: Private, t
     assert again.guarantee["data_independent_epsilon"] == made.guarantee["data_independent_epsilon"]
     assert (again.sample(7, random_state=2)[0] == images).all()
     assert again.labeller is not None
+    app(
+        ["generate", str(tmp_path / "run"), "-n", "9", "--label", "bright", "--out", str(tmp_path / "drawn")],
+        standalone_mode=False,
+    )
+    assert len(list((tmp_path / "drawn" / "images").glob("*.png"))) == 9
+    assert (tmp_path / "drawn" / "labels.csv").read_text().splitlines()[1] == "images/0.png,1,bright"
+    with np.load(tmp_path / "drawn" / "images.npz") as archive:
+        assert (archive["images"] == np.rint(255 * made.sample(9, "bright")[0])).all()
+    with pytest.raises(RecipeError, match="empty folder"):
+        app(["generate", str(tmp_path / "run"), "--out", str(tmp_path / "drawn")], standalone_mode=False)
     read = LinearRoundsModel.load(tmp_path / "run" / "release" / "student.npz")
     assert np.allclose(read.predict_proba(images), again.soft_labels(images), atol=1e-5)
 
