@@ -193,7 +193,8 @@ def test_shares_must_be_the_whole_budget() -> None:
 
 
 HOW = OneShot(
-    networks=RandomNetworks(3, 4), matching=Matching(steps=6, per=6, drawn=2), width=4, sums=0.5, labels=0.5,
+    networks=RandomNetworks(3, 4), matching=Matching(steps=6, per=6, drawn=2), improving=Matching(steps=3, per=6, drawn=1),
+    width=4, middle=6, sums=0.4, moments=0.2, labels=0.4,
     labeller=LinearRounds(axes=16, rounds=5, drawn=200), judged=5,
 )  # fmt: skip
 

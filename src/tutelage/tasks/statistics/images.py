@@ -36,15 +36,19 @@ LABELLER = "control: linear model in noisy rounds, on real test images"
 class OneShot:
     """Describe a generator that is fitted to sums which are released once.
 
-    `sums` and `labels` are shares of the budget's μ²: class sums of random networks' features, for the images, and a linear model
-    in noisy rounds, for their labels. Without a share for labels, images have the class that they were drawn for.
+    `sums`, `moments` and `labels` are shares of the budget's μ²: class sums of random networks' features, for the images; second
+    moments by class in features learned on these images, for better ones; and a linear model in noisy rounds, for labels. Without
+    a share for labels, images have the class that they were drawn for.
     """
 
     networks: RandomNetworks = field(default_factory=lambda: RandomNetworks(20, 8))
     matching: Matching = field(default_factory=lambda: Matching(steps=400, per=16, drawn=3, learning_rate=3e-3))
     labeller: LinearRounds = field(default_factory=LinearRounds)
+    improving: Matching = field(default_factory=lambda: Matching(steps=300, per=32, drawn=2, learning_rate=6e-4))
     sums: float = 0.4
+    moments: float = 0.0
     labels: float = 0.6
+    middle: int = 64  # axes of each kind of features in the second moments
     latent: int = 64
     width: int = 8
     judged: int = 1200  # steps of the network that judges
@@ -53,7 +57,7 @@ class OneShot:
 
     def shares(self) -> dict[str, float]:
         """Give the shares of μ² that are above 0."""
-        return {name: share for name, share in (("sums", self.sums), ("labels", self.labels)) if share}
+        return {name: share for name, share in (("sums", self.sums), ("moments", self.moments), ("labels", self.labels)) if share}
 
     def plain(self) -> dict[str, Any]:
         """Give the description as plain data."""
@@ -201,8 +205,26 @@ def _generator(walk: Walk, how: OneShot, drawing: Drawing, pixels: Pixels, place
     many = [Moments(network, torch.as_tensor(mean, device=place)) for network, mean in zip(built, means, strict=True)]
     matching = replace(how.matching, random_state=how.random_state)
     kept = walk.folder.private / "generator-fit.safetensors"
-    return matching.fit(
+    first = matching.fit(
         drawing, many, device=place, checkpoint=kept, progress=lambda done, of: say("fitting the generator", done, of)
+    )
+    if not how.moments:
+        return first
+    from tutelage.tasks.statistics.second import MiddleFeatures, released_moments
+
+    kept_at = walk.folder.private / "middle.safetensors"
+    if not kept_at.exists():
+        MiddleFeatures.learned(first, how.middle, how.judged, place, how.random_state).save(kept_at)
+    features = MiddleFeatures.load(kept_at, first, place)  # as a run that goes on would: to the same bit
+    moments = released_moments(walk, how.moments, features, pixels, len(drawing.classes), place, say)
+    return replace(how.improving, random_state=how.random_state).fit(
+        drawing,
+        many,
+        [moments],
+        begin=first,
+        device=place,
+        checkpoint=walk.folder.private / "generator-improved.safetensors",
+        progress=lambda done, of: say("improving the generator", done, of),
     )
 
 
