@@ -30,7 +30,7 @@ _RANDOM = re.compile(r"[0-9a-f]{32}")
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _DTYPE = re.compile(r"[<|][biuf][1-9][0-9]?")
 _ALIGNMENT = re.compile(r"alignment-[0-9a-f]{12}\.npz")
-_PLACES = {"labels": "labels.csv", "masks": "answers.npz", "corrections": "weights.npz"}
+_PLACES = {"labels": "labels.csv", "masks": "answers.npz", "corrections": "weights.npz", "images": "statistics.npz"}
 _BEHIND = frozenset((*CONTROLS, *CORRECTED, *INHERITED, *STRONG, *STAGES))
 
 
@@ -109,7 +109,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "accountant": _is_text,
     "events": lambda value: isinstance(value, list) and all(map(_is_table, value)),
     "labels": _is_labels,
-    "task": _one_of("labels", "masks", "corrections"),
+    "task": _one_of("labels", "masks", "corrections", "images"),
     "adaptive": _is_truth,
     "units": _maybe(_is_count),
     "roster": _maybe(_is_hash),
@@ -290,6 +290,7 @@ def _check_counts(claim: dict[str, Any], rows: list[Entry], release: Path, files
     """Refuse more answers than the ledger released to this run."""
     labels, mine = claim["labels"], [row for row in rows if row.body.get("run") == claim["run"]]
     kept = sum(row.body["count"] for row in mine if row.kind == "release")
+    kept += sum({row.body["reservation"]: row.body["begun"] for row in mine if "reservation" in row.body}.values())  # rounds
     paid = sum(
         row.body["count"]
         for row in mine
@@ -302,7 +303,7 @@ def _check_counts(claim: dict[str, Any], rows: list[Entry], release: Path, files
     place = _PLACES[claim["task"]]
     if place not in files:
         raise LedgerError(f"a release about {claim['task']} must hold {place}. Got none instead.")
-    if others := {"labels.csv", "answers.npz", "weights.npz"} & files - {place}:
+    if others := {"labels.csv", "answers.npz", "weights.npz", "statistics.npz"} & files - {place}:
         raise LedgerError(f"a release about {claim['task']} must hold no other answers. Got {min(others)} instead.")
     with reading(release / place, "answers", error=LedgerError):
         if place == "labels.csv":

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import softmax
+
+from tutelage.privacy.errors import DataError
 
 Array = npt.NDArray[Any]
 
@@ -37,6 +40,22 @@ class Descent:
         if self._done >= self._rounds // 2:
             self._sum, self._counted = self._sum + self.guess, self._counted + 1
         self._done += 1
+
+    def state(self) -> dict[str, Array]:
+        """Give what is needed to go on."""
+        return {
+            "guess": self.guess,
+            "sum": self._sum,
+            "counts": np.asarray([self._rounds, self._done, self._counted]),
+        }
+
+    def restore(self, state: Mapping[str, Array]) -> None:
+        """Go on from what was kept of a descent of as many rounds."""
+        rounds, done, counted = (int(number) for number in state["counts"])
+        if rounds != self._rounds or np.shape(state["guess"]) != self.guess.shape:
+            raise DataError("`state` must be of a descent of the same size and rounds. Got another instead.")
+        self.guess, self._sum = np.asarray(state["guess"], dtype=np.float64), np.asarray(state["sum"], dtype=np.float64)
+        self._done, self._counted = done, counted
 
     @property
     def weights(self) -> Array:
