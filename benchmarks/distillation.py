@@ -37,27 +37,26 @@ import torch.nn.functional as F
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from generation import Whitened, noise, rounds, whole_mu  # noqa: E402  (first: it finds the package on a machine with torch alone)
-
-from tutelage.data.cifar import read_cifar  # noqa: E402
-from tutelage.data.idx import read_digits  # noqa: E402
-from tutelage.distillation.distributions import DistributionMatching  # noqa: E402
-from tutelage.distillation.embedding import Embedding, Part, in_blocks  # noqa: E402
-from tutelage.distillation.experts import Experts, ExpertTraining  # noqa: E402
-from tutelage.distillation.formations import expand  # noqa: E402
-from tutelage.distillation.knowledge import KnowledgeTransfer  # noqa: E402
-from tutelage.distillation.lessons import Lesson, accuracies, learn_sets  # noqa: E402
-from tutelage.distillation.matching import ReleasedMatching  # noqa: E402
-from tutelage.distillation.sets import draw_grid  # noqa: E402
-from tutelage.distillation.siamese import Siamese  # noqa: E402
-from tutelage.distillation.stack import Stack  # noqa: E402
-from tutelage.distillation.starts import chosen  # noqa: E402
-from tutelage.distillation.starts import noise as noisy_images  # noqa: E402
-from tutelage.distillation.trajectories import Matching, TrajectoryMatching  # noqa: E402
-from tutelage.features.procedural import procedural  # noqa: E402
-from tutelage.features.scattering import Scattering  # noqa: E402
-from tutelage.nets.augmentation import CLOTHES, COLOUR, DIGITS, Augmentation  # noqa: E402
-from tutelage.nets.classics import NormedConvNet  # noqa: E402
+from generation import Whitened, noise, rounds, whole_mu
+from tutelage.data.cifar import read_cifar
+from tutelage.data.idx import read_digits
+from tutelage.distillation.distributions import DistributionMatching
+from tutelage.distillation.embedding import Embedding, Part, in_blocks
+from tutelage.distillation.experts import Experts, ExpertTraining
+from tutelage.distillation.formations import expand
+from tutelage.distillation.knowledge import KnowledgeTransfer
+from tutelage.distillation.lessons import Lesson, accuracies, learn_sets
+from tutelage.distillation.matching import ReleasedMatching
+from tutelage.distillation.sets import draw_grid
+from tutelage.distillation.siamese import Siamese
+from tutelage.distillation.stack import Stack
+from tutelage.distillation.starts import chosen
+from tutelage.distillation.starts import noise as noisy_images
+from tutelage.distillation.trajectories import Matching, TrajectoryMatching
+from tutelage.features.procedural import procedural
+from tutelage.features.scattering import Scattering
+from tutelage.nets.augmentation import CLOTHES, COLOUR, DIGITS, Augmentation
+from tutelage.nets.classics import NormedConvNet
 
 BEGUN = time.time()
 PARTS = ["explore", "private", "speed", "dm", "mtt"]
@@ -255,12 +254,17 @@ def explore(data: Data, kind: Kind, how: Settings, keep: Callable[[dict[str, Any
             said = ask(shown).softmax(1)
             for share in (0.0, 0.5, 0.8) if name == "formation 2" else (0.0, 0.5):
                 sets[f"{name}, soft {share}"] = shown, (1 - share) * own + share * said
-            figures[name] = {"distance": round(far, 4), "agrees": round(float((said.argmax(1) == own.argmax(1)).float().mean()), 3)}
+            figures[name] = {
+                "distance": round(far, 4),
+                "agrees": round(float((said.argmax(1) == own.argmax(1)).float().mean()), 3),
+            }
             say(kind.name, name, figures[name], f"{time.time() - began:.0f} s")
     for name, augmentation in (("Siamese", kind.siamese), ("package", kind.augmentation)):
         found = judged(data, sets, Lesson(steps=how.lesson, augmentation=augmentation, half=device.type == "cuda"), 1)
         say(kind.name, name, {one: value["mean"] for one, value in found.items()})
-        keep({"part": "explore", "data": kind.name, "epsilon": epsilon, "figures": figures, "augmentation": name, "judged": found})
+        keep(
+            {"part": "explore", "data": kind.name, "epsilon": epsilon, "figures": figures, "augmentation": name, "judged": found}
+        )
 
 
 # ── speed ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -291,7 +295,10 @@ def speed(device: torch.device, how: Settings, keep: Callable[[dict[str, Any]], 
     start, goal = ({name: value[0] for name, value in matching.stack.start([seed]).items()} for seed in (0, 1))
     count = 250 if wide else 20
     torch.manual_seed(0)
-    images, labels = torch.rand(2 * count, 3, 32, 32, device=device), F.one_hot(torch.arange(2 * count, device=device) % 10, 10).float()
+    images, labels = (
+        torch.rand(2 * count, 3, 32, 32, device=device),
+        F.one_hot(torch.arange(2 * count, device=device) % 10, 10).float(),
+    )
     rate, rows = torch.tensor(0.01, device=device), []
     for steps in (10, 30) if wide else (2, 3):
         generator, kinds = torch.Generator(device=device).manual_seed(0), torch.Generator().manual_seed(0)
@@ -379,7 +386,9 @@ def mtt(data: Data, how: Settings, keep: Callable[[dict[str, Any]], None], left:
     real = chosen(x, y, 10, ipc, seed=0).flatten(0, 1)
     own = F.one_hot(torch.arange(10, device=device).repeat_interleave(ipc), 10).float()
     until = max(20.0, left() - 70)
-    plan = TrajectoryMatching(iterations=how.iterations, steps=20 if not small else 2, epochs=2 if not small else 1, latest=how.epochs - 2)
+    plan = TrajectoryMatching(
+        iterations=how.iterations, steps=20 if not small else 2, epochs=2 if not small else 1, latest=how.epochs - 2
+    )
     done = []
     matched, _, rate = plan.fit(
         factory, experts_on(experts, device), real, own,

@@ -32,16 +32,20 @@ from tutelage.report.page import report
 from tutelage.transfer import Outcome, transfer
 
 if TYPE_CHECKING:
+    from tutelage.distillation.sets import DistilledSet
     from tutelage.recipes.recipe import Recipe
     from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent
     from tutelage.students.supervised import SupervisedStudent
+    from tutelage.tasks.distilled import distill
     from tutelage.teachers.estimators import EstimatorTeachers
     from tutelage.verification import verify
 
 __version__ = "0.1.0"
 
 _LATER = {
+    "DistilledSet": "tutelage.distillation.sets",
+    "distill": "tutelage.tasks.distilled",
     "EstimatorTeachers": "tutelage.teachers.estimators",
     "Prototypes": "tutelage.students.questions",
     "Recipe": "tutelage.recipes.recipe",
@@ -62,6 +66,7 @@ __all__ = [
     "Cube",
     "Curator",
     "DataError",
+    "DistilledSet",
     "Error",
     "EstimatorTeachers",
     "GNMax",
@@ -96,6 +101,7 @@ __all__ = [
     "Unsealed",
     "Votes",
     "__version__",
+    "distill",
     "report",
     "transfer",
     "verify",

@@ -30,7 +30,7 @@ _RANDOM = re.compile(r"[0-9a-f]{32}")
 _WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _DTYPE = re.compile(r"[<|][biuf][1-9][0-9]?")
 _ALIGNMENT = re.compile(r"alignment-[0-9a-f]{12}\.npz")
-_PLACES = {"labels": "labels.csv", "masks": "answers.npz", "corrections": "weights.npz", "images": "statistics.npz"}
+_PLACES = {"labels": "labels.csv", "masks": "answers.npz", "corrections": "weights.npz", "images": "statistics.npz", "distilled": "statistics.npz"}
 _BEHIND = frozenset((*CONTROLS, *CORRECTED, *INHERITED, *STRONG, *STAGES))
 
 
@@ -109,7 +109,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "accountant": _is_text,
     "events": lambda value: isinstance(value, list) and all(map(_is_table, value)),
     "labels": _is_labels,
-    "task": _one_of("labels", "masks", "corrections", "images"),
+    "task": _one_of("labels", "masks", "corrections", "images", "distilled"),
     "adaptive": _is_truth,
     "units": _maybe(_is_count),
     "roster": _maybe(_is_hash),

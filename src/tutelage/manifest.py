@@ -22,6 +22,7 @@ _BLOCK = 1 << 20
 #: Every name that a file of a release may have. What it holds under another, nobody would look at before it leaves.
 _NAMES = re.compile(
     r"(guarantee|manifest|scores)\.json|book\.jsonl|recipe\.toml|report\.html|labels\.csv|(answers|weights|samples|statistics)\.npz|generator\.(safetensors|md)|stages\.npy"
+    r"|distilled\.(safetensors|npz|png|md)"
     r"|(student|linear)(\.[a-z0-9]+)?|(codec|decoder)\.safetensors|features-[0-9a-f]{12}\.safetensors"
     r"|(sight|alignment)-[0-9a-f]{12}\.npz|rounds/[1-9][0-9]*\.npz"
 )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from tutelage.distillation.formations import expand
-from tutelage.distillation.siamese import Siamese
+from tutelage.distillation.siamese import ALL, Siamese
 from tutelage.distillation.starts import classes_of
 from tutelage.nets.classics import NormedConvNet
 
@@ -32,7 +32,7 @@ class DistributionMatching:
     width: int = 128
     depth: int = 3
     formation: int = 1
-    augmentation: Siamese | None = Siamese()
+    augmentation: Siamese | None = ALL
     half: bool = False
     seed: int = 0
 

@@ -17,7 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tutelage.features.procedural import procedural
-from tutelage.nets.classics import NormedConvNet
+from tutelage.nets.classics import NormedConvNet, stages_for
 from tutelage.privacy.errors import DataError, RecipeError
 
 KIND = "normed-networks/1"
@@ -36,7 +36,7 @@ class Embedding:
 
     networks: int = 20
     width: int = 32
-    depth: int = 3
+    depth: int | None = None  # None: 3, or fewer where images are small
     seed: int = 0
     mirror: bool = False
     bent: bool = True
@@ -44,6 +44,8 @@ class Embedding:
     def __post_init__(self) -> None:
         for name, least in (("networks", 1), ("width", 1), ("depth", 1), ("seed", 0)):
             value = getattr(self, name)
+            if value is None and name == "depth":
+                continue
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise RecipeError(f"`{name}` must be a whole number ≥ {least}. Got {value!r} instead.")
 
@@ -53,7 +55,11 @@ class Embedding:
 
     def one(self, shape: tuple[int, ...]) -> int:
         """Count the features of one network for images (channels, height, width)."""
-        return NormedConvNet(shape=(shape[0], shape[1], shape[2]), width=self.width, depth=self.depth).features
+        return NormedConvNet(shape=(shape[0], shape[1], shape[2]), width=self.width, depth=self.stages(shape)).features
+
+    def stages(self, shape: tuple[int, ...]) -> int:
+        """Say how often networks halve images of this shape."""
+        return self.depth or stages_for(shape)
 
     def built(self, shape: tuple[int, ...], *, device: torch.device | str = "cpu") -> list[Part]:
         """Draw the networks. The same seed gives the same weights on every machine."""
@@ -101,7 +107,7 @@ class Part(nn.Module):
         self.width, self.mirror = embedding.width, embedding.mirror
         self.dtype = torch.bfloat16 if public.is_cuda else torch.float32
         layers, channels = [], shape[0]
-        for _ in range(embedding.depth):
+        for _ in range(embedding.stages(shape)):
             layer = nn.Conv2d(channels, self.width, 3, padding=1, bias=False)  # an instance norm takes any constant away
             with torch.no_grad():
                 layer.weight.copy_(torch.as_tensor(rng.standard_normal(tuple(layer.weight.shape)) / math.sqrt(9 * channels)))

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tutelage.distillation.siamese import Siamese
+from tutelage.distillation.siamese import ALL, Siamese
 from tutelage.distillation.stack import Stack
 from tutelage.nets.networks import Factory, describe
 from tutelage.nets.storage import read_tensors, write_tensors
@@ -26,7 +26,7 @@ Progress = Callable[[int, int], None]
 @final
 @dataclass(frozen=True, eq=False)
 class Experts:
-    """Hold trajectories: every weight as (experts, epochs + 1, ...), the first the initial one. They are as private as the records."""
+    """Hold trajectories: every weight as (experts, epochs + 1, ...), the first the initial one. As private as the records."""
 
     weights: State
 
@@ -73,7 +73,7 @@ class ExpertTraining:
     rate: float = 0.01
     momentum: float = 0.0
     decay: float = 0.0
-    augmentation: Siamese | None = Siamese()
+    augmentation: Siamese | None = ALL
     together: int = 20  # experts at once: time and memory, no figure beyond rounding
     half: bool = False
     seed: int = 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -25,8 +27,8 @@ def expand(images: Tensor, factor: int) -> Tensor:
     rows, columns = [height * i // factor for i in range(factor + 1)], [width * i // factor for i in range(factor + 1)]
     parts = [
         F.interpolate(images[:, :, top:bottom, left:right], (height, width), mode="bilinear", align_corners=False)
-        for top, bottom in zip(rows, rows[1:], strict=False)
-        for left, right in zip(columns, columns[1:], strict=False)
+        for top, bottom in pairwise(rows)
+        for left, right in pairwise(columns)
     ]
     return torch.stack(parts, dim=1).reshape(count * factor**2, channels, height, width)
 

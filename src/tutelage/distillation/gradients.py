@@ -1,4 +1,7 @@
-"""Gradient matching with Siamese augmentation (DC, Zhao et al. 2021; DSA, Zhao & Bilen 2021). No guarantee: every step reads records."""
+"""Gradient matching with Siamese augmentation (DC, Zhao et al. 2021; DSA, Zhao & Bilen 2021).
+
+No guarantee: every step reads records.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tutelage.distillation.siamese import Siamese
+from tutelage.distillation.siamese import ALL, Siamese
 from tutelage.distillation.stack import Stack, cross_entropy
 from tutelage.distillation.starts import classes_of
 from tutelage.nets.classics import NormedConvNet
@@ -19,7 +22,7 @@ from tutelage.nets.classics import NormedConvNet
 @final
 @dataclass(frozen=True, kw_only=True)
 class GradientMatching:
-    """Say how many networks are gone through (`networks`), how often images move on each (`outer`), and what it learns between."""
+    """Say how many networks are gone through (`networks`), how often images move on each, what it learns between."""
 
     networks: int = 100
     outer: int = 10
@@ -30,7 +33,7 @@ class GradientMatching:
     network_rate: float = 0.01
     width: int = 128
     depth: int = 3
-    augmentation: Siamese | None = Siamese()
+    augmentation: Siamese | None = ALL
     seed: int = 0
 
     def fit(self, images: Tensor, labels: Tensor, start: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Kernel inducing points (KIP, Nguyen et al. 2021), small: the neural tangent kernel of a wide fully connected network in closed form.
+"""Kernel inducing points (KIP, Nguyen et al. 2021), small: the closed-form tangent kernel of a wide fully connected network.
 
 No guarantee: every step reads records.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import final
 
 import torch
@@ -27,7 +27,7 @@ class KnowledgeTransfer:
 
     temperature: float = 4.0
     alpha: float = 0.9
-    lesson: Lesson = Lesson()
+    lesson: Lesson = field(default_factory=Lesson)
 
     def __post_init__(self) -> None:
         if not self.temperature > 0:

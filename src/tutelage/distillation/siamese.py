@@ -103,3 +103,6 @@ def _bent(images: Tensor, theta: Tensor) -> Tensor:
 
 
 _APPLY = {"colour": _colour, "crop": _crop, "cutout": _cutout, "flip": _flip, "scale": _scale, "rotate": _rotate}
+
+
+ALL = Siamese()

@@ -19,7 +19,7 @@ def noise(classes: int, ipc: int, shape: tuple[int, ...], *, seed: int = 0, spre
 
 
 def chosen(images: Any, labels: Any, classes: int, ipc: int, *, seed: int = 0) -> Tensor:
-    """Pick `ipc` images of every class at random: (classes, ipc, c, h, w). Of private records this is a look, and ε is infinite."""
+    """Pick `ipc` images of every class at random: (classes, ipc, c, h, w). Of private records: a look, ε = ∞."""
     images, labels = torch.as_tensor(images), torch.as_tensor(labels)
     generator = torch.Generator().manual_seed(seed)
     picked = []

@@ -1,8 +1,9 @@
-"""Trajectory matching (Cazenavette et al. 2022; 004, Eqs 4.1-4.3): images on which a network learns in N steps what experts did in M epochs.
+"""Trajectory matching (Cazenavette et al. 2022; 004, Eqs 4.1-4.3): N steps on the images end
+where M epochs of an expert did.
 
-The inner step follows the training loss. (The thesis prints the trajectory loss there, which cannot be computed before the step.)
-Gradients are exact. Three ways to have them: `plain` keeps all N steps' graphs; `exact` keeps the weights alone and goes back step
-by step, one Hessian-vector product each, in the memory of one step; `tesla` (Cui et al. 2023) holds the cotangent still.
+The inner step follows the training loss. (The thesis prints the trajectory loss there, which is not known yet.)
+Gradients are exact. Three ways to have them: `plain` keeps all N steps' graphs; `exact` keeps the weights alone and goes back
+step by step, one Hessian-vector product each, in the memory of one step; `tesla` (Cui et al. 2023) holds the cotangent still.
 No guarantee: experts learn from records.
 """
 
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from tutelage.distillation.experts import Experts
-from tutelage.distillation.siamese import Siamese
+from tutelage.distillation.siamese import ALL, Siamese
 from tutelage.distillation.stack import Stack, cross_entropy
 from tutelage.nets.networks import Factory
 from tutelage.nets.training import State
@@ -61,7 +62,7 @@ class Matching:
     ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
         """Give the loss ‖θ_N − θ*‖²/‖θ_0 − θ*‖², and its gradients by images, labels and step size.
 
-        With `segments`, `exact` keeps only every so many weights and computes those between again: √N of them is the least memory.
+        With `segments`, `exact` keeps only every so many weights and computes those between again: √N is the least memory.
         """
         begin = self._flat(start).detach()
         aim = self._flat(goal).detach()
@@ -161,7 +162,7 @@ class TrajectoryMatching:
     start_rate: float = 0.01
     momentum: float = 0.5
     label_rate: float = 0.0  # 0: labels stay as they are
-    augmentation: Siamese | None = Siamese()
+    augmentation: Siamese | None = ALL
     way: Way = "exact"
     seed: int = 0
 

@@ -54,6 +54,11 @@ class NormedConvNet:
         return nn.Sequential(Standardise(self.centre, self.spread), *self.stages(), nn.Flatten(), head)
 
 
+def stages_for(shape: tuple[int, ...], most: int = 3) -> int:
+    """Say how many times images (channels, height, width) may be halved so that at least 2×2 is left, up to `most`."""
+    return max(1, min(most, *(side.bit_length() - 2 for side in shape[1:])))
+
+
 @final
 @dataclass(frozen=True, kw_only=True)
 class AlexNet:
