@@ -1,14 +1,14 @@
 """Measure distilled sets: private ones (one noisy release, then matching), those of the literature, and what a step costs.
 
-private  class sums of random networks' features, released once, and a linear softmax in noisy rounds for soft labels: two releases
-         that share one budget. Everything else is post-processing. Unit: a record; replace-one; δ = 1e-5; exact composition.
+private  class sums of random networks' features, released once, and a linear softmax in noisy rounds for soft labels: two
+         releases that share one budget. Everything else is post-processing. Unit: a record; replace-one; δ = 1e-5; exact composition.
 speed    a trajectory matching step against plain unrolling; experts at once against one after another.
 dm       distribution matching without privacy (no guarantee), CIFAR-10, all 50,000 images.
-mtt      trajectory matching and knowledge transfer (no guarantee), 25,000 images as in the thesis, as far as the time goes, with the
-         controls: 500 random real images, and 500 images of noise, with the same soft labels.
+mtt      trajectory matching and knowledge transfer (no guarantee), 25,000 images as in the thesis, as far as the time goes, with
+         the controls: 500 random real images, and 500 images of noise, with the same soft labels.
 
-A set is judged by ConvNet-3 (128 wide, instance norms) trained on it alone, last weights, mean over seeds. Settings were chosen on
-Fashion-MNIST at a fifteenth of its size (and of its noise), on a processor; `class` and `soft` labels and both augmentations are
+A set is judged by ConvNet-3 (128 wide, instance norms) trained on it alone, last weights, mean over seeds. Settings were chosen
+on Fashion-MNIST at a fifteenth of its size (and of its noise), on a processor; `class` and `soft` labels and both augmentations are
 printed for all sets, so that what is best on one of the two grey sets can be taken for the other.
 
 Needs torch, numpy and scipy. Sums are formed in floats on the device, and noise is the library's exact integer noise at its σ: a
@@ -406,7 +406,8 @@ def mtt(data: Data, how: Settings, keep: Callable[[dict[str, Any]], None], left:
         say("mtt", name, figures[name])
     keep(
         {
-            "part": "mtt", "data": "cifar10, first 25,000", "guarantee": "none", "experts": asdict(training), "seconds of experts": round(took),
+            "part": "mtt", "data": "cifar10, first 25,000", "guarantee": "none", "experts": asdict(training),
+            "seconds of experts": round(took),
             "accuracy of an expert": round(100 * float(np.mean(right)), 2), "accuracy of their mean": round(taught, 2),
             "iterations": len(done), "of": plan.iterations, "seconds of matching": round(time.time() - began),
             "no transfer": hard, "with the teacher's soft labels": figures,

@@ -1,7 +1,7 @@
 """Embed images by networks with random weights and instance norms: a public function whose class means distilled images match.
 
-Every network is drawn from a public seed and every image is treated on its own. What a network gives is shifted by what it gives on
-procedural images, so that the length that is left is spent on what tells images apart.
+Every network is drawn from a public seed and every image is treated on its own. What a network gives is shifted by what it gives
+on procedural images, so that the length that is left is spent on what tells images apart.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _LONG = 0.9  # share of them that is not clipped
 class Embedding:
     """Say which networks: how many, how wide, and the public seed of their weights. `mirror`: a mirror image counts as the same.
 
-    With `bent`, every second network sees images turned, stretched and shifted in one way of its own: what distilled images have to
-    match does not hang on single pixels.
+    With `bent`, every second network sees images turned, stretched and shifted in one way of its own: what distilled images have
+    to match does not hang on single pixels.
     """
 
     networks: int = 20

@@ -1,7 +1,7 @@
 """Match images to class means that were released once: post-processing, for as long as one likes.
 
-The squared distance to a noisy mean is the distance to the true one plus a constant that no image changes: the loss is unbiased as it
-is. What noise can do is be fitted; more networks than pixels keep that small.
+The squared distance to a noisy mean is the distance to the true one plus a constant that no image changes: the loss is unbiased
+as it is. What noise can do is be fitted; more networks than pixels keep that small.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class ReleasedMatching:
     ) -> tuple[Tensor, float]:
         """Move `start` (classes, ipc, c, h, w) in [0, 1] until its class means are `means`, one (classes, features) a network.
 
-        Gives images of the same shape and the last mean distance. Where networks count mirror images as the same, one side of each
-        image is taken at random: its mean is that of both.
+        Gives images of the same shape and the last mean distance. Where networks count mirror images as the same, one side
+        of each image is taken at random: its mean is that of both.
         """
         classes = len(start)
         generator = torch.Generator().manual_seed(self.seed)

@@ -140,7 +140,7 @@ class EmbeddingSums:
 @final
 @dataclass(frozen=True)
 class Distilled:
-    """Hold what `distill` gave: a set of images and soft labels that may be published, a network that learned from it, the price."""
+    """Hold what `distill` gave: a set that may be published, a network that learned from it, and the price."""
 
     set: DistilledSet
     student: Model
@@ -174,8 +174,8 @@ def distill(
     """Release class sums of random networks' features over all private images once, and match a few images a class to them.
 
     `classes` and `values` (the range of a pixel) are declared, never read off the data. `init` is "noise", public or generated
-    images (classes, ipc, channels, height, width), or "private": then images begin as private records, as in the papers; that is a
-    look, the ledger says so, and there is no guarantee. `test` are public images with labels, for scores alone; with `controls` a
+    images (classes, ipc, channels, height, width), or "private": then images begin as private records, as in the papers; that
+    is a look, the ledger says so, and there is no guarantee. `test` are public images with labels, for scores alone; with `controls` a
     set of random private images is judged beside, under private/.
     Formal guarantee: everything under `out`/release is (ε, δ)-DP for the budget and unit, unless `init` is "private".
     """
@@ -192,11 +192,9 @@ def distill(
     plan = {"task": "distilled", "how": how.plain(), "init": begun, "classes": list(names), **pixels.plain()}
     given = {"ledger": ledger, "resume": resume, "seed": seed, "tuned_on": tuned_on, "data": data}
     with opened(private, task="distilled", out=out, budget=budget, plan=plan, **given) as walk:
-        if start is None:
-            seen = walk.ledger.reveal(Sealed(np.asarray(private.inputs)), reason="distilled images begin as private records")
-            start = chosen(pixels(seen), private.targets, len(names), how.ipc, seed=how.random_state)
-        images = _matched(walk, how, function, len(names), start, place, say)
+        means = _released(walk, how, function, len(names), say)
         labeller = _labeller(walk, how, names, pixels, mus["labels"], place, say) if how.labels else None
+        images = _matched(walk, how, function, means, start, pixels, place, say)
         made = DistilledSet(images.flatten(0, 1).cpu().numpy(), _labels(images, how, labeller), how.formation or 1)
         student, scores = _learned(made, how, labeller, test, pixels, place, say)
         _write(walk.folder, made, student, labeller, names, budget, how)
@@ -220,22 +218,36 @@ def _start(init: str | Array, how: Distillation, classes: int, pixels: Pixels) -
     return torch.as_tensor(images)
 
 
-def _matched(
-    walk: Walk, how: Distillation, function: EmbeddingSums, classes: int, start: Tensor, place: str, say: Progress
-) -> Tensor:
-    """Release class sums, and match images to them: (classes, ipc, c, h, w). A run that goes on has its images again."""
+def _released(walk: Walk, how: Distillation, function: EmbeddingSums, classes: int, say: Progress) -> list[Tensor]:
+    """Release class sums once. Give one mean (classes, features) a network."""
     what = Sum(how.sums, Form.GROUPED, function.width, groups=classes)
     query = Query.statistic(Form.GROUPED, {"asks": "class sums of an embedding", **how.embedding.plain()})
     sums = walk.once(function, what, query, progress=say)
     np.savez_compressed(walk.folder.release / "statistics.npz", sums=sums.astype(np.float32))
+    return function.means(sums)
+
+
+def _matched(
+    walk: Walk,
+    how: Distillation,
+    function: EmbeddingSums,
+    means: list[Tensor],
+    start: Tensor | None,
+    pixels: Pixels,
+    place: str,
+    say: Progress,
+) -> Tensor:
+    """Match images to class means: (classes, ipc, c, h, w). A run that goes on has its images again."""
     kept = walk.folder.private / "distilled-fit.safetensors"
     if kept.exists():
         return read_tensors(kept, kind=_KEPT)[0]["images"].to(place)
+    if start is None:  # after the releases: once somebody looked, nothing more is answered
+        reason = "distilled images begin as private records"
+        seen = walk.ledger.reveal(Sealed(np.asarray(walk.private.inputs)), reason=reason)
+        start = chosen(pixels(seen), walk.private.targets, len(means[0]), how.ipc, seed=how.random_state)
     assert how.formation is not None
     matching = replace(how.matching, formation=how.formation, seed=how.random_state)
-    images, _ = matching.fit(
-        function.parts, function.means(sums), start.to(place), progress=lambda done, of: say("matching images", done, of)
-    )
+    images, _ = matching.fit(function.parts, means, start.to(place), progress=lambda done, of: say("matching images", done, of))
     write_tensors(kept, {"images": images}, {"kind": _KEPT}, private=True)
     return images
 
@@ -314,11 +326,11 @@ def _write(
 def card(made: DistilledSet, names: tuple[str, ...], budget: Budget, how: Distillation) -> str:
     """Write what somebody must know who is given the set alone."""
     return (
-        f"# A private distilled set\n\n{len(made)} stored images, {made.ipc} of each of the classes {', '.join(names)}; every one shows "
-        f"{made.formation}×{made.formation} images, each with its soft label.\nThey were matched to noisy sums over private images: "
-        f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name}, {budget.adjacency}; guarantee.json says whether "
-        "that holds.\n\nTraining on the set costs no privacy, however often. The images are not real and show no record; networks of\n"
-        f"another kind may learn less from them.\n\nSettings: {json.dumps(how.plain(), sort_keys=True)}\n\n"
+        f"# A private distilled set\n\n{len(made)} stored images, {made.ipc} of each of the classes {', '.join(names)}; every "
+        f"one shows {made.formation}×{made.formation} images, each with its soft label.\nThey were matched to noisy sums over private images: "
+        f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name}, {budget.adjacency}; guarantee.json says "
+        "whether that holds.\n\nTraining on the set costs no privacy, however often. The images are not real and show no "
+        f"record; networks of\nanother kind may learn less from them.\n\nSettings: {json.dumps(how.plain(), sort_keys=True)}\n\n"
         "```python\nfrom tutelage.distillation.sets import DistilledSet\n"
         'images, labels = DistilledSet.load("distilled.safetensors").shown()\n```\n'
     )
