@@ -1,15 +1,16 @@
 """Measure distilled sets: private ones (one noisy release, then matching), those of the literature, and what a step costs.
 
 private  class sums of random networks' features, released once, and a linear softmax in noisy rounds for soft labels: two
-         releases that share one budget. Everything else is post-processing. Unit: a record; replace-one; δ = 1e-5; exact composition.
+         releases that share one budget. Everything else is post-processing. Unit: a record; replace-one; δ = 1e-5; exactly
+         composed.
 speed    a trajectory matching step against plain unrolling; experts at once against one after another.
 dm       distribution matching without privacy (no guarantee), CIFAR-10, all 50,000 images.
 mtt      trajectory matching and knowledge transfer (no guarantee), 25,000 images as in the thesis, as far as the time goes, with
          the controls: 500 random real images, and 500 images of noise, with the same soft labels.
 
 A set is judged by ConvNet-3 (128 wide, instance norms) trained on it alone, last weights, mean over seeds. Settings were chosen
-on Fashion-MNIST at a fifteenth of its size (and of its noise), on a processor; `class` and `soft` labels and both augmentations are
-printed for all sets, so that what is best on one of the two grey sets can be taken for the other.
+on Fashion-MNIST at a fifteenth of its size (and of its noise), on a processor; `class` and `soft` labels and both
+augmentations are printed for all sets, so that what is best on one of the two grey sets can be taken for the other.
 
 Needs torch, numpy and scipy. Sums are formed in floats on the device, and noise is the library's exact integer noise at its σ: a
 measurement on public data, not a release.
@@ -37,6 +38,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import generation
 from generation import Whitened, noise, rounds, whole_mu
 from tutelage.data.cifar import read_cifar
 from tutelage.data.idx import read_digits
@@ -55,11 +57,12 @@ from tutelage.distillation.starts import noise as noisy_images
 from tutelage.distillation.trajectories import Matching, TrajectoryMatching
 from tutelage.features.procedural import procedural
 from tutelage.features.scattering import Scattering
+from tutelage.nets import judges
 from tutelage.nets.augmentation import CLOTHES, COLOUR, DIGITS, Augmentation
 from tutelage.nets.classics import NormedConvNet
 
 BEGUN = time.time()
-PARTS = ["explore", "private", "speed", "dm", "mtt"]
+PARTS = ["explore", "private", "generated", "speed", "dm", "mtt"]
 STILL = Siamese(("colour", "crop", "cutout", "scale", "rotate"))  # digits are not mirrored
 ALL = Siamese()
 
@@ -267,6 +270,52 @@ def explore(data: Data, kind: Kind, how: Settings, keep: Callable[[dict[str, Any
         )
 
 
+def some_of(images: Tensor, shares: Tensor, count: int) -> Tensor:
+    """Pick images at random among those that are surely of a class; where there are few, the surest."""
+    best = shares.argsort(descending=True)[: max(count, int((shares > 0.8).sum()))]
+    return images[best[torch.randperm(len(best), device=best.device)[:count]]]
+
+
+def generated(data: Data, kind: Kind, how: Settings, keep: Callable[[dict[str, Any]], None], folder: Path) -> None:
+    """Distil a private generator's images, labelled by a network that learned from them: post-processing of its release."""
+    device, small, epsilon = data.device, how.limit is not None, kind.epsilons[0]
+    settings = generation.Settings(mirror=kind.mirror, **(generation.SMALL if small else {}))
+    figures, x, labels, _ = generation.run(generation.Data(folder, device, settings, how.limit), epsilon, settings, seed=0)
+    network = judges.train_judge(
+        judges.cnn(data.shape, 10), x, labels, steps=settings.judge, batch=512, warp=0.5, mirror=kind.mirror
+    )
+
+    def ask(images: Tensor) -> Tensor:
+        return judges.logits_of(network, images).clone()  # a clone may be learned from
+
+    figures["network that labels"] = round(100 * float((ask(data.xt).argmax(1) == data.yt).float().mean()), 2)
+    say(kind.name, figures)
+    sure = labels.max(1).values > (0.8 if not small else 0.0)  # blends belong to no class
+    images, classes = x[sure], labels[sure].argmax(1)
+    lesson = Lesson(steps=how.lesson, augmentation=kind.siamese, half=device.type == "cuda")
+    sets: dict[str, tuple[Tensor, Tensor]] = {}
+    for ipc in (50, 10):
+        count = ipc if not small else 1
+        torch.manual_seed(0)
+        picked = torch.stack([some_of(x, labels[:, one], 4 * count) for one in range(10)])  # four in one stored image
+        quarter = F.interpolate(picked.flatten(0, 1), scale_factor=0.5, mode="bilinear", antialias=True)
+        rows = quarter.unflatten(0, (10, count, 2, 2)).permute(0, 1, 4, 2, 5, 3, 6).reshape(10, count, *data.shape)
+        plan = DistributionMatching(
+            steps=how.match // 2, rate=0.5, width=how.width, formation=2, batch=256 if not small else 8,
+            augmentation=kind.siamese, half=device.type == "cuda",
+        )  # fmt: skip
+        matched = plan.fit(images, classes, rows).clamp(0, 1)
+        for name, own in (("random generated", rows), ("matched", matched)):
+            shown = expand(own.flatten(0, 1), 2)
+            hard = F.one_hot(torch.arange(10, device=device).repeat_interleave(len(shown) // 10), 10).float()
+            sets[f"ipc {ipc}, {name}, class labels"] = shown, hard
+            sets[f"ipc {ipc}, {name}, soft labels"] = shown, (ask(shown) / 2).softmax(1)
+        say(kind.name, "generated", ipc, "matched")
+    found = judged(data, sets, lesson, how.seeds)
+    say(kind.name, {name: one["mean"] for name, one in found.items()})
+    keep({"part": "generated", "data": kind.name, "epsilon": epsilon, "figures": figures, "judged": found})
+
+
 # ── speed ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -464,6 +513,11 @@ def main() -> None:
         for kind in KINDS:
             if kind.name in given.sets and (given.data / kind.name).is_dir():
                 work.append((kind.name, lambda kind=kind: explore(data(kind.name), kind, how, keep), 60))
+    if "generated" in given.only:
+        for kind in KINDS[:2]:
+            if kind.name in given.sets and (given.data / kind.name).is_dir():
+                place = given.data / kind.name
+                work.append((kind.name, lambda kind=kind, place=place: generated(data(kind.name), kind, how, keep, place), 240))
     if "private" in given.only:
         for kind in KINDS:
             if kind.name in given.sets and (given.data / kind.name).is_dir():

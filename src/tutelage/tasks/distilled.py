@@ -175,8 +175,8 @@ def distill(
 
     `classes` and `values` (the range of a pixel) are declared, never read off the data. `init` is "noise", public or generated
     images (classes, ipc, channels, height, width), or "private": then images begin as private records, as in the papers; that
-    is a look, the ledger says so, and there is no guarantee. `test` are public images with labels, for scores alone; with `controls` a
-    set of random private images is judged beside, under private/.
+    is a look, the ledger says so, and there is no guarantee. `test` are public images with labels, for scores alone; with
+    `controls` a set of random private images is judged beside, under private/.
     Formal guarantee: everything under `out`/release is (ε, δ)-DP for the budget and unit, unless `init` is "private".
     """
     how, say = how or Distillation(), progress or _silent
@@ -327,7 +327,8 @@ def card(made: DistilledSet, names: tuple[str, ...], budget: Budget, how: Distil
     """Write what somebody must know who is given the set alone."""
     return (
         f"# A private distilled set\n\n{len(made)} stored images, {made.ipc} of each of the classes {', '.join(names)}; every "
-        f"one shows {made.formation}×{made.formation} images, each with its soft label.\nThey were matched to noisy sums over private images: "
+        f"one shows {made.formation}×{made.formation} images, each with its soft label.\nThey were matched to noisy sums over "
+        "private images: "
         f"(ε = {budget.epsilon:g}, δ = {budget.delta:g}), unit: {budget.unit.name}, {budget.adjacency}; guarantee.json says "
         "whether that holds.\n\nTraining on the set costs no privacy, however often. The images are not real and show no "
         f"record; networks of\nanother kind may learn less from them.\n\nSettings: {json.dumps(how.plain(), sort_keys=True)}\n\n"
