@@ -29,7 +29,6 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -71,17 +70,17 @@ ALL = Siamese()
 class Settings:
     """Hold the sizes of a run. `labels` is the share of μ² for soft labels."""
 
-    networks: int = 200
+    networks: int = 100
     width: int = 128
-    steps: int = 2000
+    steps: int = 1200
     drawn: int = 3
     labels: float = 0.3
     axes: int = 800
-    rounds: int = 30
+    rounds: int = 60
     public: int = 6000
     lesson: int = 1500
     seeds: int = 2
-    match: int = 4000  # steps of distribution matching without privacy
+    match: int = 3600  # steps of distribution matching without privacy
     experts: int = 10
     epochs: int = 12
     iterations: int = 400
@@ -166,11 +165,11 @@ def labellers(data: Data, mu_of: dict[float, float], how: Settings, mirror: bool
     public = torch.as_tensor(procedural(how.public, data.shape, random_state=0), device=data.device)
     found = {}
     for epsilon, mu in mu_of.items():
-        axes = how.axes if epsilon < 5 else 2 * how.axes
-        whitened = Whitened.of(scattering, public, axes)
+        scale = 1 if epsilon < 5 else 2
+        plan = replace(generation.Settings(), axes=scale * how.axes, rounds=scale * how.rounds)
+        whitened = Whitened.of(scattering, public, plan.axes, plan.half)
         with torch.no_grad():
             seen = torch.cat([whitened(some) for some in data.x.split(1000)])
-        plan = SimpleNamespace(rounds=how.rounds if epsilon < 5 else 2 * how.rounds, clip=0.5, rate=1.0)
         weights = rounds(seen, data.hot, mu, plan)
 
         def ask(images: Tensor, whitened: Whitened = whitened, weights: Tensor = weights) -> Tensor:
@@ -276,7 +275,7 @@ def some_of(images: Tensor, shares: Tensor, count: int) -> Tensor:
     return images[best[torch.randperm(len(best), device=best.device)[:count]]]
 
 
-def generated(data: Data, kind: Kind, how: Settings, keep: Callable[[dict[str, Any]], None], folder: Path) -> None:
+def generated(data: Data, kind: Kind, how: Settings, keep: Callable[[dict[str, Any]], None], folder: Path, out: Path) -> None:
     """Distil a private generator's images, labelled by a network that learned from them: post-processing of its release."""
     device, small, epsilon = data.device, how.limit is not None, kind.epsilons[0]
     settings = generation.Settings(mirror=kind.mirror, **(generation.SMALL if small else {}))
@@ -295,22 +294,24 @@ def generated(data: Data, kind: Kind, how: Settings, keep: Callable[[dict[str, A
     lesson = Lesson(steps=how.lesson, augmentation=kind.siamese, half=device.type == "cuda")
     sets: dict[str, tuple[Tensor, Tensor]] = {}
     for ipc in (50, 10):
-        count = ipc if not small else 1
+        count, began = ipc if not small else 1, time.time()
         torch.manual_seed(0)
         picked = torch.stack([some_of(x, labels[:, one], 4 * count) for one in range(10)])  # four in one stored image
         quarter = F.interpolate(picked.flatten(0, 1), scale_factor=0.5, mode="bilinear", antialias=True)
         rows = quarter.unflatten(0, (10, count, 2, 2)).permute(0, 1, 4, 2, 5, 3, 6).reshape(10, count, *data.shape)
         plan = DistributionMatching(
-            steps=how.match // 2, rate=0.5, width=how.width, formation=2, batch=256 if not small else 8,
+            steps=how.match // (3 if ipc == 50 else 5), width=how.width, formation=2, batch=256 if not small else 8,
             augmentation=kind.siamese, half=device.type == "cuda",
         )  # fmt: skip
         matched = plan.fit(images, classes, rows).clamp(0, 1)
         for name, own in (("random generated", rows), ("matched", matched)):
             shown = expand(own.flatten(0, 1), 2)
-            hard = F.one_hot(torch.arange(10, device=device).repeat_interleave(len(shown) // 10), 10).float()
-            sets[f"ipc {ipc}, {name}, class labels"] = shown, hard
+            if name == "matched":
+                hard = F.one_hot(torch.arange(10, device=device).repeat_interleave(len(shown) // 10), 10).float()
+                sets[f"ipc {ipc}, {name}, class labels"] = shown, hard
             sets[f"ipc {ipc}, {name}, soft labels"] = shown, (ask(shown) / 2).softmax(1)
-        say(kind.name, "generated", ipc, "matched")
+        say(kind.name, "generated", ipc, f"matched in {time.time() - began:.0f} s")
+        draw_grid(matched[:, :10].cpu().numpy(), out.with_name(f"{out.stem}-{kind.name}-{ipc}.png"))
     found = judged(data, sets, lesson, how.seeds)
     say(kind.name, {name: one["mean"] for name, one in found.items()})
     keep({"part": "generated", "data": kind.name, "epsilon": epsilon, "figures": figures, "judged": found})
@@ -508,20 +509,20 @@ def main() -> None:
             held[name] = Data(given.data / name, device, how.limit)
         return held[name]
 
+    kinds = [kind for name in given.sets for kind in KINDS if kind.name == name and (given.data / name).is_dir()]
     work: list[tuple[str, Callable[[], None], float]] = []
     if "explore" in given.only:
-        for kind in KINDS:
-            if kind.name in given.sets and (given.data / kind.name).is_dir():
-                work.append((kind.name, lambda kind=kind: explore(data(kind.name), kind, how, keep), 60))
+        for kind in kinds:
+            work.append((kind.name, lambda kind=kind: explore(data(kind.name), kind, how, keep), 60))
     if "generated" in given.only:
-        for kind in KINDS[:2]:
-            if kind.name in given.sets and (given.data / kind.name).is_dir():
-                place = given.data / kind.name
-                work.append((kind.name, lambda kind=kind, place=place: generated(data(kind.name), kind, how, keep, place), 240))
+        for kind in kinds:
+            place = given.data / kind.name
+            work.append(
+                (kind.name, lambda kind=kind, place=place: generated(data(kind.name), kind, how, keep, place, given.out), 200)
+            )
     if "private" in given.only:
-        for kind in KINDS:
-            if kind.name in given.sets and (given.data / kind.name).is_dir():
-                work.append((kind.name, lambda kind=kind: private(data(kind.name), kind, how, keep, given.out), 60))
+        for kind in kinds:
+            work.append((kind.name, lambda kind=kind: private(data(kind.name), kind, how, keep, given.out), 60))
     if "speed" in given.only:
         work.append(("speed", lambda: speed(device, how, keep), 30))
     if (given.data / "cifar10").is_dir():
@@ -533,9 +534,11 @@ def main() -> None:
             continue
         try:
             part()
-        except torch.OutOfMemoryError as error:
-            say(name, "out of memory", error)
-            keep({"part": name, "failed": "out of memory"})
+        except Exception as error:  # what was measured before is kept, and the next part begins
+            say(name, "failed", repr(error)[:300])
+            keep({"part": name, "failed": type(error).__name__})
+            if given.small:
+                raise
 
 
 if __name__ == "__main__":

@@ -47,13 +47,16 @@ except ImportError:  # a machine with torch alone: the package's own modules, wi
 
 from tutelage.data.idx import read_digits  # noqa: E402
 from tutelage.features.procedural import procedural  # noqa: E402
-from tutelage.features.random_networks import RandomNetwork, RandomNetworks  # noqa: E402
+from tutelage.features.random_networks import RandomNetworks  # noqa: E402
 from tutelage.features.scattering import Scattering  # noqa: E402
 from tutelage.features.whitening import leading  # noqa: E402
 from tutelage.nets import judges  # noqa: E402
 from tutelage.nets.generators import Drawing, Generator  # noqa: E402
+from tutelage.nets.mixing import mixed  # noqa: E402
+from tutelage.nets.random_network import RandomNetwork  # noqa: E402
 from tutelage.privacy.mechanisms import rounded_gaussian  # noqa: E402
-from tutelage.students.matching import Matching, Moments  # noqa: E402
+from tutelage.students.matching import Matching  # noqa: E402
+from tutelage.students.moments import Moments  # noqa: E402
 
 BEGUN = time.time()
 DELTA = 1e-5
@@ -74,17 +77,20 @@ class Settings:
     rounds: int = 60
     clip: float = 0.25
     rate: float = 0.7
-    axes: int = 800
+    axes: int = 1500
+    half: float = 200  # the axis that counts half
     learned: int = 256  # axes of learned features in the labeller
+    deep: float = 0.25  # part of a record's squared length that learned features have in the labeller
     middle: int = 160  # axes of each kind in the second moments
     pool: int = 240_000
     judge: int = 2000  # steps of the judges
+    batch: int = 512
     classes_mixed: float = 0.25  # how much of a label is the class that the image was drawn for
     mirror: bool = False
 
 
-SMALL = {"networks": 4, "width": 16, "generator": 8, "steps": 6, "improving": 3, "rounds": 8, "axes": 100, "learned": 32,
-         "middle": 24, "pool": 600, "judge": 6}  # fmt: skip
+SMALL = {"networks": 4, "width": 16, "generator": 8, "steps": 6, "improving": 3, "rounds": 8, "axes": 60, "learned": 32,
+         "middle": 24, "pool": 600, "judge": 4, "batch": 32}  # fmt: skip
 
 
 def say(*what: Any) -> None:
@@ -145,13 +151,15 @@ def class_moments(f: Tensor, hot: Tensor, mu: float, w: float = 0.7) -> tuple[Te
 def rounds(q: Tensor, hot: Tensor, mu: float, how: Settings) -> Tensor:
     """Release a linear softmax in rounds: Σ q ⊗ (label − guess), each of length at most `clip`: sensitivity 2·clip."""
     n, d = q.shape
+    counts = 1 / (1 + np.arange(how.axes) / how.half)
+    effective = float(counts.sum() ** 2 / np.square(counts).sum())
     weights, mean = torch.zeros(d, hot.shape[1], device=q.device), 0
     sigma = 2 * how.clip * math.sqrt(how.rounds) / mu
     drawn = noise(sigma, (how.rounds, d, hot.shape[1]), q.device)
     for number in range(how.rounds):
         missing = hot - (q @ weights).softmax(1)
         missing = missing * (how.clip / missing.norm(dim=1, keepdim=True).clamp_min(how.clip))
-        weights = weights + how.rate * d / n * (q.T @ missing + drawn[number])
+        weights = weights + how.rate * effective / n * (q.T @ missing + drawn[number])
         if number >= how.rounds // 2:
             mean = mean + weights / (how.rounds - how.rounds // 2)
     return mean
@@ -169,12 +177,13 @@ class Whitened:
     turned: Tensor
 
     @classmethod
-    def of(cls, function: Any, images: Tensor, axes: int) -> Whitened:
+    def of(cls, function: Any, images: Tensor, axes: int, half: float) -> Whitened:
         rows = blocks(function, images).float()
         centre = rows.mean(0)
         rows = rows - centre
         values, turn = leading(rows.T @ rows / len(rows), axes)
-        return cls(function, centre, turn / values.clamp_min(1e-9).sqrt())
+        counts = 1 / (1 + torch.arange(axes, device=rows.device) / half)
+        return cls(function, centre, turn * counts / values.clamp_min(1e-9).sqrt())
 
     def __call__(self, x: Tensor) -> Tensor:
         rows = (self.function(x).float() - self.centre) @ self.turned
@@ -229,19 +238,6 @@ def drawn_from(generator: Generator, n: int, device: torch.device, seed: int) ->
     with torch.inference_mode():
         images = torch.cat([network(part, torch.randn(len(part), network.latent, device=device)) for part in labels.split(2000)])
     return images.clone(), labels.clone()
-
-
-def mixed(x: Tensor, y: Tensor, share: float = 0.5) -> tuple[Tensor, Tensor]:
-    """Blend a share of the images with others: a labeller is asked about what lies between classes, too."""
-    other = torch.randperm(len(x), device=x.device)
-    much = torch.rand(len(x), device=x.device) * (torch.rand(len(x), device=x.device) < share)
-    box = torch.rand(len(x), device=x.device) < 0.5  # half of them by a cut instead
-    side = x.shape[-1]
-    across = torch.arange(side, device=x.device)[None, :] < (much * side)[:, None]
-    cut = across[:, None, None, :].float()
-    cut = torch.where((torch.rand(len(x), device=x.device) < 0.5)[:, None, None, None], cut, cut.transpose(2, 3)).expand_as(x)
-    blend = torch.where(box[:, None, None, None], cut, much[:, None, None, None].expand_as(x))
-    return x * (1 - blend) + x[other] * blend, y * (1 - much[:, None]) + y[other] * much[:, None]
 
 
 # ── one run ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -307,8 +303,8 @@ def run(data: Data, epsilon: float, how: Settings, seed: int) -> tuple[dict[str,
 
     drawn = torch.as_tensor(procedural(min(6000, len(x2) // 2), data.shape, random_state=seed), device=device)
     public = torch.cat([x2[:14_000], drawn])
-    wide, deep = Whitened.of(raw, public, how.axes), Whitened.of(body_of(late), x2[:20_000], how.learned)
-    share = math.sqrt(how.learned / (how.axes + how.learned))
+    wide, deep = Whitened.of(raw, public, how.axes, how.half), Whitened.of(body_of(late), x2[:20_000], how.learned, how.half)
+    share = math.sqrt(how.deep)
 
     def seen(x: Tensor) -> Tensor:
         return torch.cat([wide(x) * math.sqrt(1 - share**2), deep(x) * share], 1)
@@ -319,7 +315,8 @@ def run(data: Data, epsilon: float, how: Settings, seed: int) -> tuple[dict[str,
 
     x, y = drawn_from(better, how.pool, device, seed + 2)
     torch.manual_seed(seed)
-    x, classes = mixed(judges.warped(x, 0.7), F.one_hot(y, 10).float())
+    classes, half = F.one_hot(y, 10).float(), len(x) // 2  # half of the pool stays as it was drawn
+    x[half:], classes[half:] = mixed(judges.warped(x[half:], 0.7), classes[half:])
     shares = blocks(lambda some: (seen(some) @ weights).softmax(1), x)
     labels = (1 - how.classes_mixed) * shares + how.classes_mixed * classes
     say("labelled pool")
@@ -335,9 +332,9 @@ def judged(data: Data, x: Tensor, labels: Tensor, how: Settings, seeds: int, nam
                 judges.JUDGES[name](data.shape, 10),
                 x,
                 labels,
-                steps=how.judge,
-                batch=512,
-                warp=0.5,
+                steps=how.judge * (2 if name == "MLP" else 1),
+                batch=how.batch,
+                warp=0.25 if name == "MLP" else 0.5,  # it has to learn by heart what a convolution knows
                 mirror=how.mirror,
                 random_state=seed,
             )
@@ -362,7 +359,7 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
     how = Settings(mirror=given.mirror, **(SMALL if given.small else {}))
-    data = Data(given.data, device, how, 1200 if given.small else None)
+    data = Data(given.data, device, how, 400 if given.small else None)
     record: dict[str, Any] = {
         "name": given.name, "unit": "record", "adjacency": "replace-one", "delta": DELTA, "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu", "rows": [],
@@ -379,7 +376,7 @@ def main() -> None:
     for epsilon in given.epsilon:
         say("epsilon", epsilon)
         begun = time.time()
-        mine = how if epsilon < 5 else replace(how, clip=0.5, axes=min(1500, how.axes * 2), classes_mixed=0.25)
+        mine = replace(how, half=max(10.0, len(data.x) * whole_mu(epsilon) / 80))  # the rule of LinearRounds
         figures, x, labels, shown = run(data, epsilon, mine, seed=0)
         took = time.time() - begun
         found = judged(data, x, labels, mine, given.seeds, list(judges.JUDGES))

@@ -29,7 +29,7 @@ from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LaplaceMean, LNMa
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Adjacency, Roster, Shards, Unit
 from tutelage.report.page import report
-from tutelage.transfer import Outcome, transfer
+from tutelage.transfer import Outcome, learn, transfer
 
 if TYPE_CHECKING:
     from tutelage.distillation.sets import DistilledSet
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent
     from tutelage.students.supervised import SupervisedStudent
-    from tutelage.tasks.distilled import distill
+    from tutelage.tasks.distilled.sets import distill
     from tutelage.teachers.estimators import EstimatorTeachers
     from tutelage.verification import verify
 
@@ -45,7 +45,12 @@ __version__ = "0.1.0"
 
 _LATER = {
     "DistilledSet": "tutelage.distillation.sets",
-    "distill": "tutelage.tasks.distilled",
+    "distill": "tutelage.tasks.distilled.sets",
+    "LinearRounds": "tutelage.students.linear_rounds",
+    "OneShot": "tutelage.tasks.statistics.images",
+    "Scattering": "tutelage.features.scattering",
+    "classify": "tutelage.tasks.statistics.classifier",
+    "generate": "tutelage.tasks.statistics.images",
     "EstimatorTeachers": "tutelage.teachers.estimators",
     "Prototypes": "tutelage.students.questions",
     "Recipe": "tutelage.recipes.recipe",
@@ -74,9 +79,11 @@ __all__ = [
     "LaplaceMean",
     "Ledger",
     "LedgerError",
+    "LinearRounds",
     "MeanPlan",
     "NoisyMean",
     "OneHot",
+    "OneShot",
     "Orthant",
     "Outcome",
     "PrivacyError",
@@ -87,6 +94,7 @@ __all__ = [
     "RecipeError",
     "Roster",
     "Sanitise",
+    "Scattering",
     "Sealed",
     "Selection",
     "Shards",
@@ -101,7 +109,10 @@ __all__ = [
     "Unsealed",
     "Votes",
     "__version__",
+    "classify",
     "distill",
+    "generate",
+    "learn",
     "report",
     "transfer",
     "verify",

@@ -19,7 +19,7 @@ from tutelage.privacy.queries import Form, Query
 from tutelage.privacy.units import Adjacency, Unit
 from tutelage.report.page import pages
 from tutelage.students.linear_rounds import LinearRounds
-from tutelage.tasks.distilled import NOISE, STUDENT, Distillation, EmbeddingSums, distill
+from tutelage.tasks.distilled.sets import NOISE, STUDENT, Distillation, EmbeddingSums, distill
 from tutelage.tasks.statistics.functions import Pixels
 
 BUDGET = tt.Budget(10.0, 1e-5, Unit(), Adjacency.REPLACE_ONE)

@@ -7,17 +7,16 @@ non-negative and an image's features have length at most 1, so that two images' 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
 
 from tutelage.privacy.errors import DataError
+
+if TYPE_CHECKING:  # a description needs no torch
+    from tutelage.nets.random_network import RandomNetwork
 
 Array = npt.NDArray[Any]
 
@@ -54,6 +53,8 @@ class RandomNetworks:
 
     def built(self, shape: tuple[int, ...], *, device: str = "cpu") -> list[RandomNetwork]:
         """Draw the networks. The same seed gives the same weights on every machine."""
+        from tutelage.nets.random_network import RandomNetwork
+
         if len(shape) != 3 or shape[1] != shape[2] or shape[1] < 8:
             raise DataError(f"`shape` must be (channels, side, side) with a side of at least 8. Got {shape} instead.")
         seeds = range(self.networks)
@@ -61,40 +62,10 @@ class RandomNetworks:
 
     def __call__(self, images: Array, *, device: str = "cpu") -> Array:
         """Give all networks' features (n, networks · features), together of length 1."""
+        import torch
+
         shape = np.asarray(images).shape[1:]
         x = torch.as_tensor(np.ascontiguousarray(images), dtype=torch.float32, device=device)
         with torch.no_grad():
             parts = [network(x) for network in self.built(shape, device=device)]
         return np.asarray((torch.cat(parts, 1) / math.sqrt(self.networks)).cpu().numpy())
-
-
-@final
-class RandomNetwork(nn.Module):
-    """Three random convolutions, each followed by ReLU and pooling. No image of a batch touches another's features."""
-
-    def __init__(self, channels: int, width: int, shown: int, seed: list[int]) -> None:
-        super().__init__()
-        rng = np.random.Generator(np.random.PCG64(seed))
-        self.shown = shown
-        for name, before in (("first", channels), ("second", width), ("third", width)):
-            layer = nn.Conv2d(before, width, 3, padding=1)
-            with torch.no_grad():
-                spread = math.sqrt(2 / (9 * before))
-                layer.weight.copy_(torch.as_tensor(rng.standard_normal((width, before, 3, 3)) * spread))
-                layer.bias.copy_(torch.as_tensor(rng.standard_normal(width) * 0.3))
-            setattr(self, name, layer.requires_grad_(False))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Give features (n, d) of length at most 1, none negative, of images in 0…1."""
-        x = F.avg_pool2d(F.relu(self.first(2 * x - 1)), 2)
-        middle = F.avg_pool2d(F.relu(self.second(x)), 2)
-        last = F.avg_pool2d(F.relu(self.third(middle)), 2)
-        both = [part.flatten(1).float() for part in (middle[:, : self.shown], last)]
-        return torch.cat([part / (part.norm(dim=1, keepdim=True) + 1e-6) for part in both], 1) / math.sqrt(2)
-
-
-def in_batches(network: Callable[[Tensor], Tensor], images: Tensor, size: int = 500) -> Iterator[Tensor]:
-    """Give a network's features of many images, some at a time, without a gradient."""
-    with torch.no_grad():
-        for start in range(0, len(images), size):
-            yield network(images[start : start + size])

@@ -10,15 +10,16 @@ import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from tutelage.privacy.errors import DataError
+
+if TYPE_CHECKING:  # a description needs no torch
+    import torch
+    from torch import Tensor
 
 Array = npt.NDArray[Any]
 
@@ -51,6 +52,8 @@ class Scattering:
 
     def __call__(self, images: Array, *, device: str = "cpu", progress: Callable[[int, int], None] | None = None) -> Array:
         """Give the features (n, width) of images (n, channels, height, width), half precision."""
+        import torch
+
         images = np.asarray(images)
         _check(images.shape[1:])
         out = np.empty((len(images), self.width(images.shape[1:])), dtype=np.float16)
@@ -73,6 +76,9 @@ class Scattering:
         return features
 
     def _one(self, x: Tensor) -> Tensor:
+        import torch
+        import torch.nn.functional as F
+
         count, channels = x.shape[:2]
         if channels == 3:
             x = torch.einsum("nchw,dc->ndhw", x, x.new_tensor(_LUMA))
@@ -107,6 +113,8 @@ def _places(shape: tuple[int, ...]) -> int:
 
 
 def _fitted(x: Tensor) -> Tensor:
+    import torch.nn.functional as F
+
     side = x.shape[-1]
     if side < 16:
         x = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
@@ -116,6 +124,8 @@ def _fitted(x: Tensor) -> Tensor:
 
 def _scatter(x: Tensor) -> Tensor:
     """Give (n, 81, N/4, N/4) of images (n, N, N)."""
+    import torch
+
     bank = _bank(x.shape[-1], x.device)
     spectrum = torch.fft.fft2(x.to(torch.complex64))
     first = _modulus(torch.fft.ifft2(spectrum[:, None] * bank.fine))  # (n, 8, N, N)
@@ -145,6 +155,8 @@ class _Bank:
     """
 
     def __init__(self, side: int, device: torch.device) -> None:
+        import torch
+
         waves = [np.stack([np.fft.fft2(_morlet(side, scale, turn)) for turn in range(ORIENTATIONS)]) for scale in range(2)]
         self.fine = torch.as_tensor(waves[0].astype(np.complex64), device=device)
         self._side, self._windows, self._parts = side, [], []
@@ -159,6 +171,8 @@ class _Bank:
 
     def coarse(self, spectrum: Tensor) -> Tensor:
         """Give (…, 8, N/2, N/2): what each coarse wavelet passes of a spectrum (…, N, N)."""
+        import torch
+
         half = self._side // 2
         wide = torch.cat([spectrum, spectrum[..., :half]], -1)
         wide = torch.cat([wide, wide[..., :half, :]], -2)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from tutelage.privacy.errors import DataError
+
+if TYPE_CHECKING:  # what is held needs no torch
+    from torch import Tensor
 
 Array = npt.NDArray[Any]
 _MORE = 100  # axes that are followed beside the wanted ones, so that the last of these are right as well
@@ -28,6 +29,8 @@ class Whitening:
 
     def __call__(self, features: Array, *, device: str = "cpu") -> Array:
         """Give whitened features (n, d) of length 1, row by row."""
+        import torch
+
         turned = torch.as_tensor(self.axes / self.spread, dtype=torch.float32, device=device)
         shift = torch.as_tensor(self.centre, dtype=torch.float32, device=device) @ turned
         out = np.empty((len(features), len(self.spread)), dtype=np.float32)
@@ -36,9 +39,9 @@ class Whitening:
             out[start : start + len(rows)] = (rows / rows.norm(dim=1, keepdim=True).clamp_min(1e-6)).cpu().numpy()
         return out
 
-    def cut(self, axes: int) -> Whitening:
-        """Keep the axes of the largest spread."""
-        return Whitening(self.centre, self.axes[:, :axes], self.spread[:axes])
+    def tapered(self, half: float) -> Whitening:
+        """Let later axes count less: axis number `half` counts half as much as the first."""
+        return Whitening(self.centre, self.axes, self.spread * (1 + np.arange(len(self.spread)) / half).astype(np.float32))
 
 
 def whitening(features: Array, axes: int, *, device: str = "cpu", random_state: int = 0) -> Whitening:
@@ -46,6 +49,8 @@ def whitening(features: Array, axes: int, *, device: str = "cpu", random_state: 
 
     Never of private ones: that would be a release.
     """
+    import torch
+
     if features.ndim != 2 or not 1 <= axes <= min(features.shape):
         raise DataError(f"`axes` must be between 1 and {min(features.shape)}. Got {axes} instead.")
     rows = torch.as_tensor(np.asarray(features), device=device).float()
@@ -60,6 +65,8 @@ def leading(scatter: Tensor, axes: int, *, random_state: int = 0) -> tuple[Tenso
 
     By a few turns of subspace iteration (Halko et al., 2011): the whole decomposition takes many times as long.
     """
+    import torch
+
     wide = min(axes + _MORE, len(scatter))
     start = np.random.Generator(np.random.PCG64(random_state)).standard_normal((len(scatter), wide)).astype(np.float32)
     found = torch.as_tensor(start, device=scatter.device)

@@ -18,7 +18,7 @@ from tutelage.privacy.budget import Budget
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.runs import RunFolder
 from tutelage.students.linear_rounds import LinearRounds
-from tutelage.tasks.distilled import Distillation, Distilled, distill
+from tutelage.tasks.distilled.sets import Distillation, Distilled, distill
 
 Progress = Callable[[str, int, int], None]
 TUNED_ON = "Fashion-MNIST and embedded digits (settings of all other data sets)"

@@ -1,14 +1,13 @@
 """A classifier without a public pool: a linear softmax, corrected in noisy rounds, on features that nobody's data taught.
 
 The features are scattering, whitened by procedural images. In every round the private records say, summed and noisy, what the
-model gets wrong about them; the model follows, and its later half is averaged. How many axes and rounds is a rule from how many
-units there are, how many classes and the budget's μ: docs/guide/generation.md derives it.
+model gets wrong about them; the model follows, and its later half is averaged. How many axes count is a rule from how many units
+there are and the budget's μ: docs/guide/generation.md derives it.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,36 +33,35 @@ KIND = "tutelage.linear-rounds/1"
 class LinearRounds:
     """Describe the student. What stays open follows from the rule; `units_per_axis` is the rule's one constant.
 
-    An axis is worth its noise where units · μ is large beside it: `axes` = units · μ / units_per_axis. The noise of the fitted
-    weights is then the same at every size and budget, and so is the best length of the way, rounds · rate. Beyond `most_axes`
-    more signal is left, and the way gets longer with it.
+    An axis is worth its noise where units · μ is large beside it, so that later axes count less: axis number `half` counts half,
+    with half = units · μ / units_per_axis. The noise of the fitted weights is then the same at every size and budget, and so is
+    the best length of the way, rounds · rate.
     """
 
     features: Scattering = field(default_factory=Scattering)
+    half: float | None = None
     axes: int | None = None
-    rounds: int | None = None
+    rounds: int = 60
     clip: float = 0.25
     rate: float = 0.7
-    units_per_axis: float = 20.0
-    most_axes: int = 1500
+    units_per_axis: float = 80.0
+    most_axes: int = 1200
     drawn: int = 6000  # procedural images
     random_state: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("axes", "rounds"):
-            if getattr(self, name) is not None and getattr(self, name) < 1:
-                raise RecipeError(f"`{name}` must be at least 1. Got {getattr(self, name)!r} instead.")
-        for name in ("clip", "rate", "units_per_axis", "most_axes", "drawn"):
+        for name in ("half", "axes"):
+            if getattr(self, name) is not None and not getattr(self, name) > 0:
+                raise RecipeError(f"`{name}` must be above 0. Got {getattr(self, name)!r} instead.")
+        for name in ("rounds", "clip", "rate", "units_per_axis", "most_axes", "drawn"):
             if not getattr(self, name) > 0:
                 raise RecipeError(f"`{name}` must be above 0. Got {getattr(self, name)!r} instead.")
 
-    def ruled(self, *, units: int, mu: float, shape: tuple[int, ...]) -> tuple[int, int]:
-        """Give axes and rounds for so many units on a public roster and this μ; what was set stays as it is."""
-        wanted = units * mu / self.units_per_axis
+    def ruled(self, *, units: int, mu: float, shape: tuple[int, ...]) -> tuple[int, float]:
+        """Give how many axes, and which of them counts half, for so many units on a public roster and this μ."""
+        half = self.half or max(4.0, units * mu / self.units_per_axis)
         most = min(self.most_axes, self.features.width(shape), self.drawn // 4)
-        axes = self.axes or max(min(32, most), min(most, round(wanted)))
-        longer = min(4.0, max(1.0, wanted / axes))
-        return axes, self.rounds or round(60 * longer)
+        return self.axes or min(most, max(32, round(6 * half))), half
 
     def whitening(self, shape: tuple[int, ...], axes: int, *, device: str = "cpu") -> Whitening:
         """Whiten by procedural images: the same for everybody who asks for this shape."""
@@ -74,9 +72,11 @@ class LinearRounds:
         self, *, units: int, mu: float, shape: tuple[int, ...], classes: tuple[str, ...], device: str = "cpu"
     ) -> LinearRoundsStudent:
         """Build the student for a private set of these public sizes."""
-        axes, rounds = self.ruled(units=units, mu=mu, shape=shape)
-        seen = Seen(self.features, shape, self.whitening(shape, axes, device=device), device)
-        return LinearRoundsStudent(seen, classes, rounds=rounds, step=self.rate * axes / units, clip=self.clip)
+        axes, half = self.ruled(units=units, mu=mu, shape=shape)
+        seen = Seen(self.features, shape, self.whitening(shape, axes, device=device).tapered(half), device)
+        counts = 1 / (1 + np.arange(axes) / half)
+        step = self.rate * float(counts.sum() ** 2 / np.square(counts).sum()) / units
+        return LinearRoundsStudent(seen, classes, rounds=self.rounds, step=step, clip=self.clip)
 
 
 @final
@@ -112,11 +112,11 @@ class LinearRoundsStudent:
         if len(classes) < 2:
             raise RecipeError(f"`classes` must be at least 2. Got {len(classes)} instead.")
         self.seen, self.classes, self.rounds, self.step, self.clip = seen, tuple(classes), rounds, step, clip
-        self._descent, self._done = Descent(seen.width, len(classes), rounds), 0
+        self._descent = Descent(seen.width, len(classes), rounds)
 
     def query(self) -> Query | None:
         """Put the weights to the private records; nothing when the rounds are over."""
-        return None if self._done >= self.rounds else self.template()
+        return None if self._descent.done >= self.rounds else self.template()
 
     def template(self) -> Query:
         """Give a query of the kind that all rounds have."""
@@ -125,16 +125,16 @@ class LinearRoundsStudent:
     def update(self, answer: Array) -> None:
         """Follow a noisy sum of corrections (axes, classes)."""
         self._descent.follow(self.step * np.asarray(answer))
-        self._done += 1
 
     def state_dict(self) -> dict[str, Array]:
         """Give what is needed to go on: it follows from released answers."""
-        return {**self._descent.state(), "done": np.asarray(self._done)}
+        return self._descent.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Array]) -> None:
         """Go on from what was kept."""
-        self._descent.restore(state)
-        self._done = int(state["done"])
+        if np.shape(state["guess"]) != self._descent.guess.shape:
+            raise DataError(f"`state` must be of weights {self._descent.guess.shape}. Got {np.shape(state['guess'])} instead.")
+        self._descent.load_state_dict(dict(state))
 
     def result(self) -> LinearRoundsModel:
         """Give the model that the rounds so far led to."""
@@ -190,8 +190,3 @@ def missing(seen: Array, labels: Array, weights: Array) -> Array:
     """Give what weights (axes, classes) get wrong about records: label minus guess (n, classes)."""
     wanted = labels[:, None] == np.arange(weights.shape[1])
     return np.asarray(wanted - softmax(seen @ weights, axis=1))
-
-
-def noise_of_rounds(clip: float, rounds: int, mu: float) -> float:
-    """Give σ of every round so that all rounds together are μ-Gaussian DP: a round moves by at most 2·clip."""
-    return 2 * clip * math.sqrt(rounds) / mu

@@ -1,1 +1,1 @@
-"""Releases of sums: public functions of private records, asked once or in reserved rounds; everything after them is free."""
+"""Releases of sums: public functions of private records, asked once or in reserved rounds; the rest is free."""

@@ -1,4 +1,4 @@
-"""Public functions of single records, for teachers that train nothing. Each is fixed before the data and sees one record at a time."""
+"""Public functions of single records, for teachers that train nothing. Each is fixed before the data is read."""
 
 from __future__ import annotations
 
@@ -7,20 +7,23 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
+from tutelage.data.dataset import Private
 from tutelage.features.random_networks import RandomNetworks
+from tutelage.privacy.errors import DataError
 from tutelage.privacy.queries import Query
 from tutelage.students.linear_rounds import Seen, missing
 from tutelage.teachers.statistics import Rows
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Array = npt.NDArray[Any]
-_AT_ONCE = 500  # images in a network at once
+_AT_ONCE = 250  # images in a network at once
 
 
 @final
@@ -74,6 +77,8 @@ class NetworkSums:
 
     def __call__(self, query: Query, prepared: Array, labels: Array) -> Rows:
         """Give features (n, width), none negative."""
+        import torch
+
         scale = math.sqrt((1 - self.counted**2) / len(self._built))
         parts = []
         for start in range(0, len(prepared), _AT_ONCE):
@@ -137,6 +142,8 @@ class ClassMoments:
 
     def prepare(self, inputs: Array) -> Array:
         """See records once."""
+        import torch
+
         images, parts = self.pixels(inputs), []
         for start in range(0, len(images), _AT_ONCE):
             with torch.no_grad():
@@ -154,3 +161,15 @@ class ClassMoments:
         counts = grams[:, -1, -1] / self.counted**2
         counts = np.maximum(counts, max(1.0, np.maximum(counts, 0).sum() / len(counts) / 20))
         return grams[:, :-1, :-1], grams[:, :-1, -1] / self.counted, counts
+
+
+def image_shape(private: Private) -> tuple[int, int, int]:
+    """Read the shape of an image off the array, which is public."""
+    shape = np.shape(private.inputs)[1:]
+    if len(shape) == 2:
+        shape = (1, *shape)
+    elif len(shape) == 3 and shape[0] not in (1, 3) and shape[2] in (1, 3):
+        shape = (shape[2], *shape[:2])
+    if len(shape) != 3 or shape[0] not in (1, 3) or shape[1] != shape[2]:
+        raise DataError(f"`private` must hold square images, grey or colour. Got records of shape {shape} instead.")
+    return int(shape[0]), int(shape[1]), int(shape[2])

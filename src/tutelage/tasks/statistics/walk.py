@@ -1,11 +1,10 @@
-"""The common walk of releases that are sums: a folder, a ledger, shares of μ² fixed when the run opens, one guarantee at the end."""
+"""The common walk of released sums: a folder, a ledger, shares of μ² fixed when the run opens, and one guarantee."""
 
 from __future__ import annotations
 
 import json
 import math
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,13 +13,12 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage import guarantee as guarantees
+from tutelage import publication
 from tutelage.data.dataset import Private
-from tutelage.data.provenance import counted
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import Error, RecipeError
-from tutelage.privacy.ledger import Ledger, read_lines
+from tutelage.privacy.ledger import Ledger
 from tutelage.privacy.mechanisms import NoisySum
 from tutelage.privacy.queries import Form, Query
 from tutelage.privacy.sealed import quietly
@@ -71,14 +69,14 @@ class Walk:
         self.private, self.parts, self.folder, self.ledger = private, parts, folder, ledger
         self.budget, self.run = budget, run
         self.about: dict[str, Any] = {}
-        self._asked = 0
+        self.asked = 0
 
     def once(self, function: PublicFunction, what: Sum, query: Query, *, progress: Any = None) -> Array:
         """Release one sum. A run that goes on is given the same one again, free, and reads no record for it."""
         curator = self._curator(function, what)
         if not curator.known(query):
             self._read(curator, progress)
-        self._asked += 1
+        self.asked += 1
         return np.asarray(curator.ask(query).codes[0])
 
     def rounds(self, function: PublicFunction, what: Sum, student: Any, *, progress: Any = None) -> None:
@@ -97,28 +95,12 @@ class Walk:
             done += 1
             if progress is not None:
                 progress("asking in rounds", done, what.rounds)
-        self._asked += what.rounds
+        self.asked += what.rounds
 
-    def publish(self, scores: Mapping[str, float], pages: Any = None, *, declared: Sequence[str] = ()) -> dict[str, Any]:
+    def publish(self, scores: Mapping[str, float], pages: Any = None) -> dict[str, Any]:
         """Write scores and the guarantee that follows from the exported ledger, and publish by one rename."""
-        known = guarantees.declared(self.ledger.entries())
-        for one in dict.fromkeys(declared):
-            if one not in known:
-                self.ledger.note(declared=one)
-        self.folder.scores.write_text(json.dumps(dict(scores), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        self.ledger.export(self.folder.exported_book)
-        document = guarantees.guarantee(
-            read_lines(self.folder.exported_book), run=self.ledger.run, about=self.about,
-            labels={"released": self._asked, "distinct": self._answers(), "reinforced": 0},
-        )  # fmt: skip
-        guarantees.write(document, self.folder.guarantee)
-        if pages is not None:
-            pages(self.folder)
-        self.folder.publish(self.ledger)
-        return document
-
-    def _answers(self) -> int:
-        return self._asked
+        counts = {"released": self.asked, "distinct": self.asked, "reinforced": 0}
+        return publication.publish(self.folder, self.ledger, self.about, scores=scores, counts=counts, pages=pages)
 
     def _curator(self, function: PublicFunction, what: Sum) -> Curator:
         teachers = Statistics(function, grouped=what.groups > 1)
@@ -144,37 +126,24 @@ def opened(
     plan: Mapping[str, Any],
     ledger: str | Path | None = None,
     seed: int = 0,
+    shards: int | None = None,
     resume: bool = False,
     recipe: str = "",
     purpose: str = "",
     tuned_on: str = "not stated",
     data: Mapping[str, Any] | None = None,
 ) -> Iterator[Walk]:
-    """Open a run whose places are the roster's: one place per unit, so that one unit moves one place."""
+    """Open a run. Without `shards` its places are the roster's: one place per unit, so that one unit moves one place."""
     if private.places is None:
         raise RecipeError(
             "`private` must have a public roster: give `units` with `roster`, or arrays without units. Got none instead."
         )
-    parts = private.split(private.places, seed=seed)
+    parts = private.split(shards or private.places, seed=seed)
     folder = RunFolder(out).create(resume=resume)
     with folder.locked(), ledger_of(folder, budget, ledger) as book:
-        begun = folder.state.get("run")
-        run = purpose or begun or secrets.token_hex(16)
-        if begun not in (None, run):
-            raise RecipeError("`recipe` must be the one that this folder was begun with. Got another instead: take a new --out.")
-        roster = private.roster
-        about = guarantees.intended(
-            task=task, adaptive=False, units=private.places, shards=parts.key, ledger=folder.own(book),
-            roster=None if roster is None else roster.sha256, recipe_sha256=run if recipe else None, plan=dict(plan),
-            tuned_on=tuned_on, data=data,
-        )  # fmt: skip
-        folder.reopen()
-        folder.keep(book, run)
-        book.begin(run, plan=guarantees.planned(about))
-        folder.keep(book, run)
-        folder.write_inside(folder.inside_data, json.dumps(counted(private), indent=2) + "\n")
-        if recipe:
-            folder.recipe.write_text(recipe, encoding="utf-8")
+        run = publication.named(folder, purpose)
+        facts = {"recipe": recipe, "tuned_on": tuned_on, "data": data}
+        about = publication.begin(folder, book, run, task=task, adaptive=False, plan=plan, private=private, parts=parts, **facts)
         walk = Walk(private, parts, folder, book, budget, run)
         walk.about = about
         yield walk
