@@ -1,9 +1,9 @@
 """A sum of which nobody sees the parts: Bonawitz et al. 2017 with masks from full 256-bit secrets, modulo 2⁶⁴.
 
-Every two sites agree on a secret by X25519, under keys that their node keys signed for this study alone. HKDF-SHA256 turns it into
-a ChaCha20 key, whose stream one of them adds to its numbers and the other subtracts. Each site adds one stream more, of its own.
-Shares of both secrets (Shamir, pycryptodome) lie with all sites, under ChaCha20-Poly1305, so that the streams of a site that
-vanishes can be taken away. For every site a survivor gives away one of two shares, never both: which one, it decides once.
+Every two sites agree on a secret by X25519, under keys that their node keys signed for this study alone. HKDF-SHA256 turns it
+into a ChaCha20 key, whose stream one of them adds to its numbers and the other subtracts. Each site adds one stream more, of its
+own. Shares of both secrets (Shamir, pycryptodome) lie with all sites, under ChaCha20-Poly1305, so that the streams of a site
+that vanishes can be taken away. For every site a survivor gives away one of two shares, never both: which one, it decides once.
 
 Numbers are 64-bit integers and wrap around; what is summed carries its noise already. Not Flower's SecAgg+: there each mask is
 expanded from 32 bits by a Mersenne Twister, which 2³² trials undo.
@@ -67,14 +67,16 @@ class Quorum:
                 f"Got {self.threshold} − {self.colluders} instead."
             )
         if not all(self._holds(some) for some in range(self.colluders + 1)):
-            least = next((t for t in range(1, self.sites + 1) if Quorum(self.sites, t, self.colluders)._secure()), None)
+            least = next((t for t in range(1, self.sites + 1) if Quorum(self.sites, t, self.colluders).secure), None)
             wanted = f"`threshold` must be at least {least}" if least else "`colluders` must be fewer"
             raise TooFewHospitals(
-                f"{wanted} of {self.sites} sites with {self.colluders} colluders: below, a coordinator that tells sites different "
+                f"{wanted} of {self.sites} sites with {self.colluders} colluders: below, a coordinator that tells different "
                 f"stories of who vanished sees the sum of too few. Got a threshold of {self.threshold} instead."
             )
 
-    def _secure(self) -> bool:
+    @property
+    def secure(self) -> bool:
+        """Tell whether a secure sum may be asked with these numbers."""
         return self.threshold - self.colluders >= HONEST and all(self._holds(some) for some in range(self.colluders + 1))
 
     def _holds(self, colluders: int) -> bool:
@@ -264,6 +266,8 @@ class Party:
         senders = sorted({*shares, self.place})
         if not set(senders) <= set(peers) or len(senders) < self.quorum.threshold:
             raise TooFewHospitals(f"at least {self.quorum.threshold} sites must have shared. Got {len(senders)} instead.")
+        if "unmasked" in self._public:
+            raise FederationError("a site must mask its numbers before it gives shares away. Got a request after that instead.")
         if values.dtype != np.int64:
             raise FederationError(f"`values` of a secure sum must be 64-bit integers. Got {values.dtype} instead.")
         digest = hashlib.sha256(repr((senders, values.shape)).encode() + values.tobytes()).hexdigest()
@@ -391,8 +395,8 @@ class Collector:
             if self._is(place, kind, secret):
                 return secret
         raise FederationError(
-            f"{self.quorum.threshold} right shares must be there for site {place + 1}. Got {len(shares)} that do not fit its keys "
-            "instead; nothing was released."
+            f"{self.quorum.threshold} right shares must be there for site {place + 1}. Got {len(shares)} that do not fit "
+            "its keys instead; nothing was released."
         )
 
     def _is(self, place: int, kind: str, secret: bytes) -> bool:

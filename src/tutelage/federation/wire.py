@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, final
@@ -191,7 +191,8 @@ def node(folder: Path, certificates: Path, address: str, port: int, place: str, 
 def _tls(certificates: Path, stem: str) -> list[str]:
     place = certificates.resolve()
     return [
-        "--ssl-ca-certfile", str(place / "ca.crt"), "--ssl-certfile", str(place / f"{stem}.pem"), "--ssl-keyfile", str(place / f"{stem}.key"),
+        "--ssl-ca-certfile", str(place / "ca.crt"), "--ssl-certfile", str(place / f"{stem}.pem"),
+        "--ssl-keyfile", str(place / f"{stem}.key"),
     ]  # fmt: skip
 
 
@@ -263,3 +264,34 @@ def run(folder: Path, *, patience: float = 120.0) -> Iterator[Wire]:
             raise FederationError(f"the engine must start within {patience:g} s. Got nothing instead: see link.log.")
         with line:
             yield Wire(door, line)
+
+
+@contextmanager
+def served(
+    folder: Path, certificates: Path, address: str, keys: Sequence[Path], *, insecure: bool = False, say: Callable[[str], None]
+) -> Iterator[Wire]:
+    """Start the engine's server, let these public keys in, and hold a run's line."""
+    port = int(address.rpartition(":")[2])
+    private_folder(folder)
+    (folder / "link.db").unlink(missing_ok=True)  # nodes of an earlier study would still be counted as connected
+    with link(folder, certificates, port, insecure=insecure) as started:
+        connect(folder, certificates, address, insecure=insecure)
+        _answering(folder, started)
+        for key in keys:
+            register(folder, key)
+        say(f"the engine answers at {address}; {len(keys)} hospitals may connect")
+        with run(folder) as transport:
+            yield transport
+
+
+def _answering(folder: Path, started: Program, patience: float = 60.0) -> None:
+    """Wait until the server answers."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            _cli(folder, "supernode", "list", "local")
+            return
+        except FederationError:
+            if not started.running or time.monotonic() > until:
+                raise FederationError(f"the engine's server must answer within {patience:g} s. Got none: see link.log.") from None
+            time.sleep(1)

@@ -1,0 +1,192 @@
+"""A study from its file to its release: ask the hospitals once, train the student on what was released, and say at what price."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from tutelage import guarantee as guarantees
+from tutelage.asking import Interview, Labels, Model
+from tutelage.data.dataset import Public
+from tutelage.federation.certificates import SigningKey, fingerprint
+from tutelage.federation.coordinator import Coordinator, Transport
+from tutelage.federation.status import Status
+from tutelage.federation.study import Student, Study, Terms, budget_of, read_public, read_study, terms_of
+from tutelage.planning import Aggregation
+from tutelage.privacy.errors import DataError, RecipeError
+from tutelage.privacy.ledger import Ledger, read_lines
+from tutelage.runs import RunFolder
+from tutelage.sharing import ledger_of
+from tutelage.tasks.labels import Labelling
+
+Array = npt.NDArray[Any]
+_SHARDS = "hospitals by node key; at each, patients by a keyed hash of their ids"
+
+
+@final
+@dataclass(frozen=True)
+class Prepared:
+    """Hold a study that was read, with everything public that it names."""
+
+    study: Study
+    terms: Terms
+    key: SigningKey
+    public: Public
+    test: Public | None
+    folder: Path
+
+    @property
+    def asked(self) -> Array:
+        """Give the public inputs that are asked about: the first of the pool."""
+        return np.ascontiguousarray(self.public.inputs[: self.study.queries])
+
+
+@final
+@dataclass(frozen=True)
+class Finished:
+    """Hold what a study gave."""
+
+    model: Model
+    folder: RunFolder
+    guarantee: Mapping[str, Any]
+    scores: dict[str, float]
+    answered: list[str]
+    remarks: list[str]
+
+
+def prepare(path: Path) -> Prepared:
+    """Read a study, its key and its public data; fix its terms."""
+    folder, study = path.parent, read_study(path)
+    public, test = read_public(folder / study.public)
+    if len(public) < study.queries:
+        raise DataError(f"`public` must hold at least the {study.queries} inputs that are asked. Got {len(public)} instead.")
+    key = SigningKey.read(folder / study.coordinator)
+    asked = np.ascontiguousarray(public.inputs[: study.queries])
+    return Prepared(study, terms_of(study, folder, asked, key.public), key, public, test, folder)
+
+
+def coordinate(
+    prepared: Prepared,
+    out: Path,
+    transport: Transport,
+    *,
+    resume: bool = False,
+    ledger: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Finished:
+    """Carry a study out and publish `OUT/release`.
+
+    Formal guarantee: everything under `OUT/release` is (ε, δ)-DP for the study's unit, towards everybody whom the study's trust
+    names; each hospital's own ledgers hold it to the hospital's own budgets.
+    """
+    terms, folder = prepared.terms, RunFolder(out).create(resume=resume)
+    status = Status(
+        folder.private, who="coordinator", study=terms.name, hospitals=len(terms.hospitals), seconds=prepared.study.seconds
+    )
+
+    def tell(text: str) -> None:
+        status.write(text)
+        say(text)
+
+    with folder.locked(), ledger_of(folder, budget_of(terms), ledger) as book:
+        run, task = terms.key, _task(prepared)
+        if folder.state.get("run") not in (None, run):
+            raise RecipeError("`study` must be the one that this folder was begun with. Got one that was changed since instead.")
+        about = guarantees.intended(
+            task=task.name, adaptive=False, units=None, shards=_SHARDS, ledger=folder.own(book), roster=None,
+            tuned_on=prepared.study.tuned_on, plan=_plan(prepared),
+        )  # fmt: skip
+        folder.reopen()
+        folder.keep(book, run)
+        book.begin(run, plan=guarantees.planned(about))
+        folder.keep(book, run)
+        journal = folder.private / "rounds"
+        oracle = Coordinator(terms, prepared.key, transport, book, seconds=prepared.study.seconds, say=tell, journal=journal)
+        answers = _answers(prepared, oracle.ask(prepared.asked))
+        tell("training the student")
+        model = _student(prepared.study.student)().fit(prepared.public.unlabelled(), task.lesson(answers))
+        model.save(folder.release / "student")
+        task.publish(folder, model, answers)
+        scores = {} if prepared.test is None else task.scores(model, answers, prepared.test, _student(prepared.study.student))
+        folder.scores.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        document = _promise(folder, book, about, task.counts(answers))
+        folder.publish(book)
+        told = {"answered": oracle.answered, "remarks": oracle.remarks, **oracle.traffic.plain()}
+        folder.write_inside(folder.private / "study.json", json.dumps({"terms": terms.plain(), **told}, indent=2) + "\n")
+        tell("done")
+    return Finished(model, folder, document, scores, oracle.answered, oracle.remarks)
+
+
+def _task(prepared: Prepared) -> Labelling:
+    terms = prepared.terms
+    return Labelling(Interview(prepared.public, terms.queries, terms.codec.classes, Aggregation("gnmax"), None))
+
+
+def _answers(prepared: Prepared, released: Array) -> Labels:
+    """Put the released labels where they belong in the pool."""
+    records = len(prepared.public)
+    values = np.full(records, -1, dtype=np.int64)
+    values[: len(released)] = released
+    return Labels(values, np.zeros(records, dtype=bool))
+
+
+def _plan(prepared: Prepared) -> dict[str, Any]:
+    """Describe the study in its guarantee. The ledger holds the hash."""
+    terms = prepared.terms
+    return {
+        "study": terms.key,
+        "trust": terms.trust,
+        "steps": [repr(terms.mechanism(budget_of(terms).unit))],
+        "codec": repr(terms.codec.build()),
+        "queries": terms.queries,
+        "asked": terms.public,
+        "pool": prepared.public.sha256,
+        "teachers per hospital": terms.teachers,
+        "threshold": terms.threshold,
+        "colluders": terms.colluders,
+        "hospitals": [{"name": one.name, "key": fingerprint(one.key)} for one in terms.hospitals],
+        "coordinator": fingerprint(terms.coordinator),
+        "student": repr(prepared.study.student),
+    }
+
+
+def _student(section: Student) -> Callable[[], Any]:
+    if section.learner == "supervised":
+        from tutelage.students.supervised import SupervisedStudent
+
+        return lambda: SupervisedStudent(section.kind, seed=section.seed)
+    from tutelage.students.spreading import SpreadingStudent
+
+    return lambda: SpreadingStudent(section.kind, seed=section.seed)
+
+
+def _promise(folder: RunFolder, book: Ledger, about: dict[str, Any], labels: dict[str, int]) -> dict[str, Any]:
+    """Export the ledger, and write the guarantee that follows from the exported rows alone."""
+    book.export(folder.exported_book)
+    document = guarantees.guarantee(read_lines(folder.exported_book), run=book.run, about=about, labels=labels)
+    guarantees.write(document, folder.guarantee)
+    return document
+
+
+def over_the_wire(
+    prepared: Prepared,
+    out: Path,
+    *,
+    resume: bool = False,
+    ledger: Path | None = None,
+    say: Callable[[str], None] = lambda _: None,
+) -> Finished:
+    """Carry a study out over the engine: start its server, let the study's hospitals in, and stop it afterwards."""
+    from tutelage.federation import wire
+
+    study, folder = prepared.study, (prepared.folder / "engine").resolve()
+    certificates = (prepared.folder / study.certificates).resolve()
+    keys = [(prepared.folder / file).resolve() for file in study.hospitals]
+    with wire.served(folder, certificates, study.address, keys, insecure=study.insecure, say=say) as transport:
+        return coordinate(prepared, out, transport, resume=resume, ledger=ledger, say=say)
