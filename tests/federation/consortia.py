@@ -10,9 +10,10 @@ from typing import Any
 
 from tutelage.federation.certificates import SigningKey
 from tutelage.federation.consortium import furnish, init
+from tutelage.federation.envelope import closed, opened, signed
 from tutelage.federation.hospital import open_site
 from tutelage.federation.policy import read_policy
-from tutelage.federation.site import Site
+from tutelage.federation.site import Site, answer_context, request_context
 from tutelage.federation.walk import Finished, Prepared, coordinate, prepare
 from tutelage.privacy.ledger import Ledger
 
@@ -75,6 +76,13 @@ class Wayward:
             for answer in [answers] if isinstance(answers, bytes) else answers:
                 self.received.append((node, answer))
                 yield node, answer
+
+
+def answered(body: bytes, made: Consortium, arrays: Any, *, key: SigningKey, phase: str, **changes: Any) -> bytes:
+    """Answer a request in somebody's name, as a site would: correctly signed, and closed for the coordinator."""
+    letter = opened(body, request_context(phase, made.prepared().terms.key))
+    head = {"phase": phase, "study": made.prepared().terms.key, "request": letter.sha256, "site": "hospital-1", **changes}
+    return closed(signed(key, answer_context(phase, head["study"]), head, arrays), letter.head["reply_to"])
 
 
 def built(root: Path, sites: int, trust: Any) -> Consortium:

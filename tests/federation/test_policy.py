@@ -57,7 +57,7 @@ def test_nothing_is_overwritten(made: Path) -> None:
         ("keep_days = 30", "keep_day = 30", "Did you mean `keep_days`?"),
         ('codecs = ["', 'codecs = ["x', "`allow.codecs.0` must"),
         ("port =", "insecure = true\nport =", None),
-        ('coordinator = "127.0.0.1:18080"', 'insecure = true\ncoordinator = "example.org:8000"', "`engine.insecure` must be left out"),
+        ('coordinator = "127.0.0.1', 'insecure = true\ncoordinator = "example.org', "`engine.insecure` must be left out"),
         ("count = 2", "count = 2.5", "`teachers.count` must be a valid integer"),
     ],
 )  # fmt: skip

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.federation.consortia import QUERIES, TEACHERS, Consortium
+from tests.federation.consortia import QUERIES, TEACHERS, Consortium, answered
 
 from tutelage.federation.agreement import check_hospital
 from tutelage.federation.certificates import SigningKey
-from tutelage.federation.envelope import opened, signed
+from tutelage.federation.envelope import disclosed, key_of, opened, reply_key, signed
 from tutelage.federation.site import answer_context, request_context
 from tutelage.privacy.errors import Error, FederationError, LedgerError, TooFewHospitals
 from tutelage.privacy.events import Gaussian, NoisyMax
@@ -149,12 +149,13 @@ def test_a_second_study_finds_the_budget_spent(three: Consortium) -> None:
 
 
 def test_the_same_request_is_given_the_same_bytes_and_is_free(three: Consortium) -> None:
-    first, second = three.transport(), three.transport()
-    three.run(first)
-    three.reopened().run(second, out="again")
-    context = answer_context("contribute", three.prepared().terms.key)
-    votes = [[opened(body, context).arrays["votes"].tobytes() for _, body in one.received] for one in (first, second)]
-    assert votes[0] == votes[1]
+    three.run()
+    kept = next((three.root / "hospital-1" / "private" / "kept").glob("*-votes.npy"))
+    before = kept.read_bytes(), kept.stat().st_mtime_ns
+    three.reopened()
+    three.sites[0].teachers = Failing()  # nobody is asked again
+    assert three.run(out="again").answered == three.names
+    assert (kept.read_bytes(), kept.stat().st_mtime_ns) == before
     assert three.charged(0, "patient") == QUERIES
 
 
@@ -216,15 +217,8 @@ def test_a_study_that_was_changed_is_another_one(three: Consortium) -> None:
 
 def forged(three: Consortium, arrays: dict[str, Any], *, key: SigningKey | None = None, **changes: Any) -> Any:
     """Let a site answer something else, correctly signed by its own key or by another."""
-
-    def answer(handle: Callable[[bytes], bytes], body: bytes) -> bytes:
-        study = three.prepared().terms.key
-        context = answer_context("contribute", study)
-        letter = opened(handle(body), context)
-        head = {**letter.head, **changes}
-        return signed(key or three.sites[0].key, answer_context("contribute", head["study"]), head, arrays)
-
-    return answer
+    signer = key or three.sites[0].key
+    return lambda handle, body: answered(body, three, arrays, key=signer, phase="contribute", **changes)
 
 
 GOOD = np.zeros((TEACHERS, QUERIES), dtype=np.uint8)
@@ -276,7 +270,7 @@ def test_a_replayed_answer_is_left_out(three: Consortium) -> None:
     old = next(body for node, body in first.received if node == 0)
     finished = three.run(three.transport(site0=lambda handle, body: old), out="again")
     assert finished.answered == ["hospital-2", "hospital-3"]
-    assert any("Got one to another request" in text for text in finished.remarks)
+    assert any("closed for this coordinator" in text for text in finished.remarks)
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0" * 100, b"PK\x03\x04", b"\xff" * 8])
@@ -290,12 +284,11 @@ def test_a_site_that_lies_in_a_secure_sum_stops_no_study(four: Consortium) -> No
     """Wrong shares of the masks' keys are found by what each site had committed itself to."""
 
     def lie(handle: Callable[[bytes], bytes], body: bytes) -> bytes:
-        study = four.prepared().terms.key
+        answer = handle(body)
         if b'"phase":"unmask"' not in body[:9000]:
-            return handle(body)
-        letter = opened(handle(body), answer_context("unmask", study))
-        wrong = {name: np.zeros_like(array) for name, array in letter.arrays.items()}
-        return signed(four.sites[1].key, answer_context("unmask", study), letter.head, wrong)
+            return answer
+        wrong = {f"own {place}": np.zeros(32, dtype=np.uint8) for place in range(4)}
+        return answered(body, four, wrong, key=four.sites[1].key, phase="unmask")
 
     assert four.run(four.transport(site1=lie)).answered == four.names
     verify(four.root / "run")
@@ -308,15 +301,13 @@ def asked(
     made: Consortium, *, key: SigningKey | None = None, phase: str = "contribute", arrays: Any = None, **changes: Any
 ) -> Any:
     """Send a request to the first site, and give its refusal."""
-    prepared = made.prepared()
+    prepared, (private, public) = made.prepared(), reply_key()
+    more = {name: changes.pop(name) for name in ("survivors",) if name in changes}
     plain = {**prepared.terms.plain(), **changes}
-    from tutelage.federation.envelope import key_of
-
-    study = key_of(plain)
-    given = {"inputs": prepared.asked} if arrays is None else arrays
-    body = signed(key or prepared.key, request_context(phase, study), {"phase": phase, "terms": plain, "nonce": "0"}, given)
-    letter = opened(made.sites[0].handle(body), answer_context(phase, study))
-    return letter.head.get("refused")
+    study, given = key_of(plain), {"inputs": prepared.asked} if arrays is None else arrays
+    head = {"phase": phase, "terms": plain, "nonce": "0", "reply_to": public, **more}
+    answer = made.sites[0].handle(signed(key or prepared.key, request_context(phase, study), head, given))
+    return opened(disclosed(answer, private), answer_context(phase, study)).head.get("refused")
 
 
 def test_requests_that_a_hospital_does_not_allow_are_refused_before_anything_is_charged(three: Consortium) -> None:
@@ -368,11 +359,20 @@ def test_a_request_that_was_changed_on_its_way_is_refused(three: Consortium) -> 
 
 def test_survivors_are_decided_once(four: Consortium) -> None:
     four.run()
-    prepared = four.prepared()
-    head = {"phase": "unmask", "terms": prepared.terms.plain(), "nonce": "1", "survivors": [0, 1, 2]}
-    context = request_context("unmask", prepared.terms.key)
-    letter = opened(four.sites[0].handle(signed(prepared.key, context, head)), answer_context("unmask", prepared.terms.key))
-    assert "must be asked for its shares once" in letter.head["refused"]
+    assert "must be asked for its shares once" in asked(four, phase="unmask", survivors=[0, 1, 2], arrays={})
+
+
+def test_what_the_engine_carries_is_closed(three: Consortium) -> None:
+    """The engine keeps messages in its own database: no vote may be read there."""
+    transport = three.transport()
+    three.run(transport)
+    kept = np.load(next((three.root / "hospital-1" / "private" / "kept").glob("*-votes.npy")))
+    assert all(kept[0].tobytes() not in body for _, body in transport.received)
+    for _, body in transport.received:
+        with pytest.raises(FederationError):
+            opened(body, answer_context("contribute", three.prepared().terms.key))
+        with pytest.raises(FederationError, match="must be closed for this coordinator"):
+            disclosed(body, reply_key()[0])
 
 
 def test_a_ledger_without_the_studys_charge_does_not_agree(three: Consortium) -> None:
@@ -388,10 +388,9 @@ def test_what_would_leave_is_said_without_reading_anything(three: Consortium) ->
     terms.write_text(json.dumps(three.prepared().terms.plain()), encoding="utf-8")
     said = would_leave(three.root / "hospital-1" / "policy.toml", terms)
     assert f"would send {TEACHERS * QUERIES:,} bytes" in said[-1]
-    transport = three.transport()
-    three.run(transport)
-    context = answer_context("contribute", three.prepared().terms.key)
-    assert opened(transport.received[0][1], context).arrays["votes"].nbytes == TEACHERS * QUERIES
+    three.run()
+    kept = np.load(next((three.root / "hospital-1" / "private" / "kept").glob("*-votes.npy")))
+    assert kept.nbytes == TEACHERS * QUERIES
     three.rewrite("hospital-1/policy.toml", ("min_hospitals = 2", "min_hospitals = 3"))
     assert "nothing would leave: at least 3 hospitals" in would_leave(three.root / "hospital-1" / "policy.toml", terms)[-1]
 

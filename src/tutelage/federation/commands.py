@@ -148,10 +148,8 @@ def verify_hospitals(folders: list[Path], *, as_json: bool) -> None:
     verdicts = [(folder, verify(folder)) for folder in releases]
     kept = [one for folder in folders if is_hospital(folder) for one in check_hospital(folder, releases)]
     if as_json:
-        emit({
-            "releases": {str(folder): {"epsilon": one.claimed_epsilon, "recomputed": one.recomputed_epsilon} for folder, one in verdicts},
-            "ledgers": [asdict(one) for one in kept],
-        })  # fmt: skip
+        told = {str(folder): {"epsilon": one.claimed_epsilon, "recomputed": one.recomputed_epsilon} for folder, one in verdicts}
+        emit({"verified": True, "releases": told, "ledgers": [asdict(one) for one in kept]})
         return
     shown = table("verified", "where", "unit", "ε recomputed", "budget", "rows", "agrees with the release")
     for folder, one in verdicts:

@@ -6,6 +6,7 @@ own ledger was charged. `trust = "nobody"`: every site has added its part of the
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import secrets
@@ -13,19 +14,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, final
+from typing import Any, NoReturn, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
 
+from tutelage.data.dataset import Public
 from tutelage.federation.certificates import SigningKey, private_folder, verified
-from tutelage.federation.envelope import Letter, opened, packed, signed, unpacked
+from tutelage.federation.envelope import Letter, disclosed, opened, packed, reply_key, signed, unpacked
 from tutelage.federation.secure_sum import Advertisement, Collector, checked_advertisements
 from tutelage.federation.site import answer_context, request_context
 from tutelage.federation.study import Terms
 from tutelage.privacy.errors import Error, FederationError, TooFewHospitals
 from tutelage.privacy.files import write_whole
 from tutelage.privacy.ledger import Ledger
+from tutelage.privacy.mechanisms import SmoothNumber
+from tutelage.privacy.oracle import Released
+from tutelage.privacy.queries import Query
 from tutelage.privacy.sealed import Sealed, quietly
 
 Array = npt.NDArray[Any]
@@ -84,27 +89,75 @@ class Coordinator:
         self.remarks: list[str] = []
         self.answered: list[str] = []
         self.traffic = Traffic()
+        self._reading, self._reply_to = reply_key()
         self._nodes: dict[int, int] = {}  # place in the study → the engine's node
 
-    # ── the oracle ────────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── what an oracle does (tutelage.privacy.oracle) ─────────────────────────────────────────────────────────────────
 
-    def keys(self, inputs: Array) -> list[str]:
-        """Name every question: the study, and the input's bytes."""
-        manner = json.dumps([self.terms.key, inputs.dtype.str, inputs.shape[1:]]).encode()
-        return [hashlib.sha256(manner + row.tobytes()).hexdigest() for row in np.ascontiguousarray(inputs)]
+    @property
+    def codec(self) -> Any:
+        """Give the study's codec."""
+        return self.terms.codec.build()
 
-    def ask(self, inputs: Array) -> Array:
+    @property
+    def run(self) -> str:
+        """Name the study, as every ledger does."""
+        return self.ledger.run
+
+    @property
+    def noise(self) -> float | None:
+        """Give nothing: only winners are released."""
+        return None
+
+    @property
+    def batch(self) -> int | None:
+        """Ask about everything at once: each hospital gets one message."""
+        return self.terms.queries
+
+    def names(self, query: Query) -> list[str]:
+        """Name every answer: the study, and the input's bytes."""
+        return query.keys(json.dumps(["hospitals", self.terms.key]))
+
+    def ask(self, query: Query, *, student_probs: npt.ArrayLike | None = None) -> Released:
         """Give one answer per public input. What was released before is given again, and nobody is asked."""
-        questions = self.keys(inputs)
-        if len(questions) != self.terms.queries:
-            raise FederationError(f"`inputs` must be the {self.terms.queries} of the study. Got {len(questions)} instead.")
-        known = self.ledger.recall(questions)
-        if len(known) < len(set(questions)):
+        names, inputs = self.names(query), query.rows
+        if student_probs is not None:
+            raise FederationError("`student_probs` must be left out: hospitals are asked once. Got some instead.")
+        known = self.ledger.recall(names)
+        if len(known) < len(set(names)):
+            if Public.of(inputs).sha256 != self.terms.public:
+                raise FederationError("`query` must ask about the public inputs that the study names. Got others instead.")
             self._charge()
             released = self._central(inputs) if self.terms.trust == "coordinator" else self._secure(inputs)
-            self.ledger.keep(questions, released)
-            known = self.ledger.recall(questions)
-        return np.stack([known[question] for question in questions])
+            self.ledger.keep(names, released)
+            known = self.ledger.recall(names)
+        return Released(np.stack([known[name] for name in names]), tuple(names), lambda codes: self.decode(codes, inputs))
+
+    def known(self, query: Query, *, student_probs: npt.ArrayLike | None = None) -> bool:
+        """Tell whether all of this was released before, so that nobody has to be asked."""
+        names = self.names(query)
+        return len(self.ledger.recall(names)) == len(set(names))
+
+    def remaining(self, wanted: int | None = None, *, beside: SmoothNumber | None = None) -> int:
+        """Tell how many more answers the study's own ledger holds; a hospital's is its own business."""
+        room = self.ledger.affordable(self.terms.event(self.ledger.budget.unit))
+        return room if wanted is None else min(room, wanted)
+
+    def decode(self, codes: Array, inputs: npt.ArrayLike) -> Array:
+        """Turn released codes into answers."""
+        return np.asarray(self.codec.decode(codes, np.asarray(inputs)))
+
+    def reserve(self, rounds: int, template: Query) -> NoReturn:
+        """Refuse: every round would be a message to every hospital."""
+        raise FederationError("`rounds` of a conversation must be held on one machine. Got hospitals instead: ask them once.")
+
+    def data_dependent_epsilon(self) -> None:
+        """Give nothing: counts of hospitals are not kept."""
+
+    def sanitised(self, release: SmoothNumber, *, order: float) -> None:
+        """Give nothing, as there is no data-dependent price."""
+
+    # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _charge(self) -> None:
         """Charge the study's own ledger before any site is asked; an attempt that was broken off gave nothing for its charge."""
@@ -132,7 +185,8 @@ class Coordinator:
         terms, quorum = self.terms, self.terms.quorum
         advertised: dict[int, Advertisement] = {}
         for place, letter in self._round("keys", {}, {}).items():
-            self._try(place, lambda place=place, letter=letter: advertised.update({place: self._keys(place, letter)}))
+            if (one := self._try(functools.partial(self._keys, place, letter))) is not None:
+                advertised[place] = one
         self._quorum(advertised, "took part")
         checked_advertisements(advertised, terms.key, terms.roster, quorum)
         told = {str(place): one.plain() for place, one in advertised.items()}
@@ -176,7 +230,7 @@ class Coordinator:
             return kept
         self.say(f"asking for «{phase}»")
         began = time.monotonic()
-        whole = {**head, "phase": phase, "terms": terms.plain(), "nonce": secrets.token_hex(16)}
+        whole = {**head, "phase": phase, "terms": terms.plain(), "nonce": secrets.token_hex(16), "reply_to": self._reply_to}
         if only is None:
             nodes = self._connected()
             body = signed(self.key, context, whole, arrays)
@@ -195,11 +249,10 @@ class Coordinator:
         bodies_found: dict[int, bytes] = {}
         for node, answer in self.transport.exchange(bodies, self.seconds):
             self.traffic.received[phase] = self.traffic.received.get(phase, 0) + len(answer)
-            place = self._try(
-                node, lambda node=node, answer=answer: self._read(phase, node, answer, digests.get(node, ""), found)
-            )
-            if place is not None:
-                bodies_found[place] = answer
+            step = functools.partial(self._read, phase, node, answer, digests.get(node, ""), found)
+            if (taken := self._try(step)) is not None:
+                place, inside = taken
+                bodies_found[place] = inside
                 self.say(f"{terms.hospitals[place].name} answered «{phase}»: {len(found)} of {len(bodies)}")
         self.traffic.sent[phase] = sum(map(len, bodies.values()))
         self.traffic.seconds[phase] = round(time.monotonic() - began, 3)
@@ -225,11 +278,12 @@ class Coordinator:
         context = answer_context(phase, self.terms.key)
         return {int(place): opened(body.tobytes(), context) for place, body in arrays.items()}
 
-    def _read(self, phase: str, node: int, answer: bytes, digest: str, found: dict[int, Letter]) -> int:
+    def _read(self, phase: str, node: int, answer: bytes, digest: str, found: dict[int, Letter]) -> tuple[int, bytes]:
         """Take one answer, or say in one sentence why not."""
         if not answer:
             raise FederationError("a site must answer. Got an error of the engine instead.")
-        letter = opened(answer, answer_context(phase, self.terms.key))
+        inside = disclosed(answer, self._reading)
+        letter = opened(inside, answer_context(phase, self.terms.key))
         roster = self.terms.roster
         if letter.by not in roster:
             raise FederationError("an answer must be signed by a hospital of the study. Got one by another key instead.")
@@ -242,7 +296,7 @@ class Coordinator:
             raise FederationError(f"{self.terms.hospitals[place].name} refused: {str(letter.head['refused'])[:500]}")
         found[place] = letter
         self._nodes[place] = node
-        return place
+        return place, inside
 
     def _meet(self) -> None:
         """Learn which node is which hospital again, by asking for keys that were given before."""
@@ -267,7 +321,7 @@ class Coordinator:
             )
         return nodes
 
-    def _try(self, where: int, step: Callable[[], Any]) -> Any:
+    def _try(self, step: Callable[[], Any]) -> Any:
         """Take one site's step; a failure is that site's alone."""
         try:
             return step()

@@ -5,12 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tutelage.federation.certificates import SigningKey, public_key, verified
 from tutelage.privacy.errors import Error, FederationError
@@ -107,3 +112,40 @@ def opened(letter: bytes, context: str) -> Letter:
     verified(by, signature, context, content)
     head, arrays = unpacked(content)
     return Letter(by, head, arrays, hashlib.sha256(letter).hexdigest())
+
+
+# ── closed letters ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def reply_key() -> tuple[bytes, str]:
+    """Draw the key pair to which one coordinator's process is answered: (private bytes, public text)."""
+    key = X25519PrivateKey.generate()
+    return key.private_bytes_raw(), base64.b64encode(key.public_key().public_bytes_raw()).decode()
+
+
+def closed(letter: bytes, to: str) -> bytes:
+    """Close a letter for one reader: the engine carries it, and keeps it in its database, without being able to read it."""
+    try:
+        theirs = X25519PublicKey.from_public_bytes(base64.b64decode(to, validate=True))
+        mine = X25519PrivateKey.generate()
+        secret = mine.exchange(theirs)
+    except Exception:
+        raise FederationError(
+            "a request must bring the key to which it is answered. Got none that can be used instead."
+        ) from None
+    public, nonce = mine.public_key().public_bytes_raw(), os.urandom(12)
+    return public + nonce + ChaCha20Poly1305(_reply(secret, public)).encrypt(nonce, letter, public)
+
+
+def disclosed(body: bytes, private: bytes) -> bytes:
+    """Open a closed letter."""
+    public, nonce, inside = body[:32], body[32:44], body[44:]
+    try:
+        secret = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
+        return ChaCha20Poly1305(_reply(secret, public)).decrypt(nonce, inside, public)
+    except Exception:
+        raise FederationError("an answer must be closed for this coordinator. Got other bytes instead.") from None
+
+
+def _reply(secret: bytes, public: bytes) -> bytes:
+    return HKDF(hashes.SHA256(), 32, public, b"tutelage federation/1 reply").derive(secret)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tutelage.data.dataset import Public
 from tutelage.federation.certificates import SigningKey, fingerprint, private_folder
-from tutelage.federation.envelope import Letter, key_of, opened, signed
+from tutelage.federation.envelope import Letter, closed, key_of, opened, signed
 from tutelage.federation.policy import Policy
 from tutelage.federation.secure_sum import Advertisement, Party
 from tutelage.federation.study import Terms, described
@@ -65,11 +65,12 @@ class Site:
 
     def handle(self, body: bytes) -> bytes:
         """Answer one request. A refusal is an answer too: one sentence, signed, with nothing private in it."""
-        phase, study, digest = "unknown", "", ""
+        phase, study, digest, reader = "unknown", "", "", None
         try:
             phase, study = _addressed(body)
             letter = opened(body, request_context(phase, study))
-            digest = letter.sha256
+            closed(b"", str(letter.head.get("reply_to")))  # refused now, and not when there is an answer
+            digest, reader = letter.sha256, str(letter.head["reply_to"])
             terms = self._checked(letter, study)
             with self._alone():
                 head, arrays = self._answer(phase, terms, letter)
@@ -81,7 +82,8 @@ class Site:
                 {},
             )
         said = {**head, "phase": phase, "study": study, "request": digest, "site": self.policy.name}
-        return signed(self.key, answer_context(phase, study), said, arrays)
+        answer = signed(self.key, answer_context(phase, study), said, arrays)
+        return answer if reader is None else closed(answer, reader)
 
     def _checked(self, letter: Letter, study: str) -> Terms:
         """Refuse a request that is not of the study's own coordinator, or whose study this hospital does not allow."""

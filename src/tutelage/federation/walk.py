@@ -21,6 +21,7 @@ from tutelage.federation.study import Student, Study, Terms, budget_of, read_pub
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Ledger, read_lines
+from tutelage.privacy.queries import Query
 from tutelage.runs import RunFolder
 from tutelage.sharing import ledger_of
 from tutelage.tasks.labels import Labelling
@@ -108,7 +109,7 @@ def coordinate(
         folder.keep(book, run)
         journal = folder.private / "rounds"
         oracle = Coordinator(terms, prepared.key, transport, book, seconds=prepared.study.seconds, say=tell, journal=journal)
-        answers = _answers(prepared, oracle.ask(prepared.asked))
+        answers = _answers(prepared, oracle.ask(Query.inputs(prepared.asked)).values)
         tell("training the student")
         model = _student(prepared.study.student)().fit(prepared.public.unlabelled(), task.lesson(answers))
         model.save(folder.release / "student")
