@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -74,11 +75,16 @@ def _answer_until(until: float, site: Site, door: Door, status: Status, say: Say
 
 def run(policy: Path, *, seconds: float, say: Say, progress: Progress = lambda what, done, total: None) -> None:
     """Train, then connect to the coordinator and serve for a bounded time."""
+    signal.signal(signal.SIGTERM, _interrupted)  # as systemd stops it: like Ctrl-C
     told: Policy = read_policy(policy)
     site = open_site(policy, progress=progress)
     with Door() as door, _Engine(told, policy.parent, door.path, say) as engine:
         say(f"{told.name} asks {told.engine.coordinator} for studies; it stops by itself after {seconds:,.0f} s, or with Ctrl-C")
         serve(site, door, seconds=seconds, say=say, tend=engine.tend)
+
+
+def _interrupted(*_: object) -> NoReturn:
+    raise KeyboardInterrupt
 
 
 @final
