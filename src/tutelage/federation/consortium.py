@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from tutelage.federation.certificates import Authority, SigningKey, checked_name, private_folder, write_private
-from tutelage.federation.study import Codec, Task
+from tutelage.federation.codes import VoteCodec
 from tutelage.privacy.errors import RecipeError
 
 LOOPBACK = ("localhost", "127.0.0.1")
@@ -115,6 +115,7 @@ def furnish(
     assert test.targets is not None
     assert public.targets is not None
     sites, classes = len(hospitals), 10
+    asked = VoteCodec(kind="votes", classes=classes)
     colluders, threshold = _quorum(sites, trust)
     patients = np.arange(len(private)) // 2  # two images of each
     figures = {"classes": classes, "teachers": teachers, "epsilon": epsilon, "delta": 1e-5, "address": f"127.0.0.1:{port}"}
@@ -129,8 +130,8 @@ def furnish(
             patients=np.array([f"patient-{number}" for number in patients[mine]]),
         )
         policy = _POLICY.format(
-            name=name, kind=kinds[place % len(kinds)], institution=epsilon * teachers * teachers, task=Task().key,
-            codec=Codec(classes=classes).key, least=min(threshold, sites), port=port + 1 + place,
+            name=name, kind=kinds[place % len(kinds)], institution=epsilon * teachers * teachers, task=asked.task,
+            codec=asked.key, least=min(threshold, sites), port=port + 1 + place,
             secure="required" if trust == "nobody" else "optional", **figures,
         )  # fmt: skip
         write_private(root / name / "policy.toml", policy.encode())

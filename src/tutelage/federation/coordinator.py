@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +22,7 @@ import numpy.typing as npt
 
 from tutelage.data.dataset import Public
 from tutelage.federation.certificates import SigningKey, private_folder, verified
+from tutelage.federation.codes import VoteCodec
 from tutelage.federation.envelope import Letter, disclosed, opened, packed, reply_key, signed, unpacked
 from tutelage.federation.secure_sum import Advertisement, Collector, checked_advertisements
 from tutelage.federation.site import answer_context, request_context
@@ -106,8 +108,13 @@ class Coordinator:
 
     @property
     def noise(self) -> float | None:
-        """Give nothing: only winners are released."""
-        return None
+        """Give the deviation of the noise on every number of a mean if all hospitals answer; None where winners are released."""
+        return None if isinstance(self.terms.codec, VoteCodec) else self.noise_of(len(self.terms.hospitals))
+
+    def noise_of(self, hospitals: int) -> float:
+        """Give the deviation of the noise on a mean of so many hospitals."""
+        spread = 1.0 if self.terms.trust == "coordinator" else math.sqrt(hospitals * self.terms.share)
+        return self.terms.sigma * spread / (hospitals * self.terms.teachers)
 
     @property
     def batch(self) -> int | None:
@@ -169,15 +176,18 @@ class Coordinator:
     def _central(self, inputs: Array) -> Array:
         """Add the noise once, to sealed votes."""
         letters = self._round("contribute", {}, {"inputs": inputs})
-        shape = (self.terms.teachers, self.terms.queries)
+        terms = self.terms
+        labels = isinstance(terms.codec, VoteCodec)
+        shape, kind = (terms.teachers, terms.queries), "u" if labels else "f"
+        shape = shape if labels else (*shape, terms.codec.dimension)
         votes = {
             place: Sealed(letter.arrays["votes"])
             for place, letter in letters.items()
-            if self._has(place, letter, "votes", shape, "u")
+            if self._has(place, letter, "votes", shape, kind)
         }
         self._quorum(votes, "answered")
-        codec, mechanism = self.terms.codec.build(), self.terms.mechanism(self.ledger.budget.unit)
-        ballots = Sealed.concatenate([one.map(codec.encode) for one in votes.values()])  # a vote for no class is one for 0
+        mechanism = terms.mechanism(self.ledger.budget.unit, places=len(votes) * terms.teachers)
+        ballots = Sealed.concatenate([one.map(terms.received) for one in votes.values()])  # a vote for no class is one for 0
         return quietly("contribute", lambda: mechanism.contribute(ballots), ours=Error)
 
     def _secure(self, inputs: Array) -> Array:
@@ -202,7 +212,7 @@ class Coordinator:
             for place in shared
         }
         letters = self._round("masked", {}, posts, only=list(shared), each=True)
-        shape = (terms.queries, terms.codec.classes)
+        shape = (terms.queries, terms.codec.dimension)
         masked = {
             place: letter.arrays["masked"] for place, letter in letters.items() if self._has(place, letter, "masked", shape, "u")
         }
@@ -211,7 +221,7 @@ class Coordinator:
         given_away = {place: _shares(letter) for place, letter in letters.items()}
         self._quorum(given_away, "gave their shares")
         total = Collector(terms.key, quorum, advertised).total(sorted(shared), masked, given_away)
-        return terms.mechanism(self.ledger.budget.unit).combine([total])
+        return terms.mechanism(self.ledger.budget.unit, places=len(masked) * terms.teachers).combine([total])
 
     # ── rounds ────────────────────────────────────────────────────────────────────────────────────────────────────────
 

@@ -11,7 +11,7 @@ from typing import Annotated, Literal, final
 from pydantic import Field
 
 from tutelage.federation.certificates import checked_name, fingerprint, public_key
-from tutelage.federation.study import Share, Terms, read_toml
+from tutelage.federation.study import Share, Terms, as_tuples, read_toml
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.errors import HospitalRefused, RecipeError
 from tutelage.privacy.units import Unit
@@ -40,9 +40,11 @@ class Limits(Section):
 class Teachers(Section):
     """Say which models learn here, and among how many the patients are divided."""
 
-    kind: str = "forest"
+    kind: str = "forest"  # a classifier's name, "unet" where targets are masks, or "class-moments", which trains nothing
     count: Count = 1
     seed: int = 0
+    steps: Count = 300  # of a unet's training
+    widths: tuple[Count, ...] = (8, 16)
 
 
 @final
@@ -104,13 +106,11 @@ class Policy(Section):
             )
         if allow.secure_sum == "required" and terms.trust != "nobody":
             raise HospitalRefused(f"{self.name} must be asked through a secure sum. Got trust in the coordinator instead.")
-        for what, key, known in (("task", terms.task.key, allow.tasks), ("codec", terms.codec.key, allow.codecs)):
+        for what, key, known in (("task", terms.codec.task, allow.tasks), ("codec", terms.codec.key, allow.codecs)):
             if key not in known:
                 raise HospitalRefused(f"the {what} of a study must be one that {self.name} allows. Got {key[:16]}… instead.")
-        if terms.codec.classes != self.classes:
-            raise HospitalRefused(
-                f"a study must have the {self.classes} classes of {self.name}. Got {terms.codec.classes} instead."
-            )
+        if getattr(terms.codec, "classes", self.classes) != self.classes:
+            raise HospitalRefused(f"a study must have the {self.classes} classes of {self.name}. Got another number instead.")
         if terms.teachers != self.teachers.count:
             raise HospitalRefused(
                 f"a study must count {self.teachers.count} teachers at {self.name}. Got {terms.teachers} instead."
@@ -128,11 +128,7 @@ class Policy(Section):
 
 def read_policy(path: Path) -> Policy:
     """Read a policy's file."""
-    table = read_toml(path, "policy")
-    allow = table.get("allow")
-    if isinstance(allow, dict):
-        table["allow"] = {name: tuple(value) if isinstance(value, list) else value for name, value in allow.items()}
-    policy: Policy = validated(Policy, table)
+    policy: Policy = validated(Policy, as_tuples(read_toml(path, "policy")))
     checked_name(policy.name)
     address = policy.engine.coordinator
     if policy.engine.insecure and address.rpartition(":")[0] not in ("127.0.0.1", "localhost", "[::1]"):

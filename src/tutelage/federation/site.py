@@ -121,14 +121,9 @@ class Site:
     # ── what leaves ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _contribution(self, terms: Terms, letter: Letter) -> Array:
-        """Give every teacher's vote, clipped to the codec's classes, to a coordinator that this hospital trusts."""
+        """Give every local teacher's contribution, clipped, to a coordinator that this hospital trusts."""
         path = self.kept / f"{terms.key}-votes.npy"
-
-        def made(inputs: Array) -> Sealed:
-            kind = np.uint8 if terms.codec.classes <= 256 else np.uint16
-            return self._ballots(terms, inputs).map(lambda ballots: ballots.argmax(axis=-1).astype(kind))
-
-        self._once(path, terms, letter, made)
+        self._once(path, terms, letter, lambda inputs: self._ballots(terms, inputs).map(terms.sent))
         return _read_kept(path)
 
     def _masked(
@@ -151,7 +146,7 @@ class Site:
     def _ballots(self, terms: Terms, inputs: Array) -> Sealed:
         votes = quietly("vote", lambda: self.teachers.vote(inputs))
         ballots = votes.map(terms.codec.build().encode)
-        if ballots.shape != (terms.teachers, terms.queries, terms.codec.classes):
+        if ballots.shape != (terms.teachers, terms.queries, terms.codec.dimension):
             raise DataError(f"local teachers must be {terms.teachers}, with one vote per input. Got another number instead.")
         return ballots
 
@@ -253,14 +248,13 @@ class Site:
                 if room < terms.queries:
                     return [*said, f"nothing would leave: the {name} ledger has room for {room:,} of {terms.queries:,} answers"]
                 said.append(f"would charge the {name} ledger {terms.queries:,} × {event}")
-        cells = terms.queries * terms.codec.classes
+        size = 8 * terms.queries * terms.codec.dimension
         if terms.trust == "coordinator":
-            width = 1 if terms.codec.classes <= 256 else 2
-            size = terms.teachers * terms.queries * width
-            return [*said, f"would send {size:,} bytes: for every public input the class that each local teacher votes for"]
+            size = terms.teachers * terms.queries * terms.sent_bytes
+            return [*said, f"would send {size:,} bytes: {terms.codec.meaning()}"]
         return [
             *said,
-            f"would send {8 * cells:,} bytes: sums of votes plus this site's noise, under masks that only the sum takes away",
+            f"would send {size:,} bytes: local sums plus this site's noise, under masks that only the sum takes away",
             f"would send {2 * 32 * len(terms.hospitals):,} bytes of keys and shares for the masks",
         ]
 

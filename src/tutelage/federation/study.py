@@ -8,57 +8,29 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, final
 
 import numpy as np
+import numpy.typing as npt
 from pydantic import Field
 
-from tutelage.codecs.votes import Votes
 from tutelage.data.dataset import Public
 from tutelage.federation.certificates import checked_name, fingerprint, public_key
+from tutelage.federation.codes import Codec, VoteCodec
 from tutelage.federation.envelope import key_of
 from tutelage.federation.secure_sum import Quorum
-from tutelage.planning import Aggregation
+from tutelage.privacy import accounting
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.errors import DataError, RecipeError, TooFewHospitals
 from tutelage.privacy.events import Event, Gaussian
 from tutelage.privacy.files import reading
-from tutelage.privacy.mechanisms import GNMax
+from tutelage.privacy.mechanisms import GNMax, NoisyMean
 from tutelage.privacy.units import Unit
 from tutelage.recipes.sections import Count, Positive, Section, validated
 
 VERSION = "tutelage-federation/1"
+Array = npt.NDArray[Any]
 UnitName = Literal["patient", "institution"]
 Whole = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, lt=1)]
-
-
-@final
-class Codec(Section):
-    """Name the codec: labels as votes."""
-
-    kind: Literal["votes"] = "votes"
-    classes: Annotated[int, Field(ge=2, le=65535)]
-
-    @property
-    def key(self) -> str:
-        """Give the content key by which a policy allows this codec."""
-        return key_of({"codec": self.model_dump()})
-
-    def build(self) -> Votes:
-        """Build the codec."""
-        return Votes(self.classes)
-
-
-@final
-class Task(Section):
-    """Say what is asked about every public record, and how answers are released."""
-
-    kind: Literal["labels"] = "labels"
-    mechanism: Literal["gnmax"] = "gnmax"
-
-    @property
-    def key(self) -> str:
-        """Give the content key by which a policy allows this task."""
-        return key_of({"task": self.model_dump()})
 
 
 @final
@@ -86,7 +58,6 @@ class Terms(Section):
     version: str = VERSION
     name: str
     trust: Literal["coordinator", "nobody"]
-    task: Task
     codec: Codec
     queries: Count
     public: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]  # hash of the inputs that are asked about
@@ -114,7 +85,7 @@ class Terms(Section):
             raise RecipeError(
                 f"`version` must be {VERSION!r} here. Got {plain.get('version')!r} instead: install one version everywhere."
             )
-        given = {**plain, "hospitals": tuple(plain.get("hospitals", ()))} if isinstance(plain, dict) else plain
+        given = as_tuples(plain) if isinstance(plain, dict) else plain
         terms: Terms = validated(cls, given)
         terms.check()
         return terms
@@ -154,18 +125,39 @@ class Terms(Section):
             return Unit(name, self.teachers)
         return Unit(name, min(hospitals_per_patient or self.promise.hospitals_per_patient, len(self.hospitals)))
 
-    def mechanism(self, unit: Unit) -> GNMax:
-        """Build what adds the noise."""
-        return GNMax(self.codec.classes, self.sigma, unit)
+    def mechanism(self, unit: Unit, *, places: int = 1) -> GNMax | NoisyMean:
+        """Build what adds the noise. `places` is how many teachers' contributions a mean is divided by: it costs nothing."""
+        if isinstance(self.codec, VoteCodec):
+            return GNMax(self.codec.classes, self.sigma, unit)
+        return NoisyMean(self.codec.build().bound, self.sigma, places, unit=unit)
 
     def event(self, unit: Unit) -> Event:
         """Say what one answer will have been for this unit, to those from whom the parts are hidden.
 
         With a secure sum the coordinator sees the whole noisy histogram, so that is the event.
         """
-        if self.trust == "nobody":
+        if self.trust == "nobody" and isinstance(self.codec, VoteCodec):
             return Gaussian(OneHot(self.codec.classes).diameter() * unit.teachers, self.sigma)
         return self.mechanism(unit).event()
+
+    def sent(self, ballots: Array) -> Array:
+        """Write contributions (teachers, queries, dimension) as they are sent to a trusted coordinator: clipped, and short."""
+        if isinstance(self.codec, VoteCodec):
+            return np.asarray(ballots.argmax(axis=-1).astype(np.uint8 if self.codec.classes <= 256 else np.uint16))
+        return np.asarray(self.codec.build().bound.clip(ballots).astype(np.float32))
+
+    def received(self, array: Array) -> Array:
+        """Read contributions as they were sent. What is no number, or too long, is clipped again by the mechanism."""
+        return (
+            np.asarray(self.codec.build().encode(array)) if isinstance(self.codec, VoteCodec) else np.asarray(array, np.float64)
+        )
+
+    @property
+    def sent_bytes(self) -> int:
+        """Count the bytes of one teacher's contribution to one answer."""
+        if isinstance(self.codec, VoteCodec):
+            return 1 if self.codec.classes <= 256 else 2
+        return 4 * self.codec.dimension
 
     @property
     def share(self) -> float:
@@ -198,7 +190,6 @@ class Study(Section):
     colluders: Whole = 0
     seconds: Positive = 900.0  # that a message and its answer may take
     tuned_on: str = "not stated"
-    task: Task = Task()
     codec: Codec
     promise: Promise
     student: Student = Student()
@@ -211,16 +202,20 @@ class Study(Section):
 
 def read_study(path: Path) -> Study:
     """Read a study's file."""
-    table = read_toml(path, "study")
-    if isinstance(table.get("hospitals"), list):
-        table["hospitals"] = tuple(table["hospitals"])
-    study: Study = validated(Study, table)
+    study: Study = validated(Study, as_tuples(read_toml(path, "study")))
     loopback = study.address.rpartition(":")[0] in ("127.0.0.1", "localhost", "[::1]")
     if study.insecure and not loopback:
         raise RecipeError(
             f"`insecure` must be left out unless the address is on loopback. Got it with {study.address!r} instead."
         )
     return study
+
+
+def as_tuples(plain: Any) -> Any:
+    """Turn lists into tuples: a file has lists, frozen settings hold tuples."""
+    if isinstance(plain, dict):
+        return {name: as_tuples(value) for name, value in plain.items()}
+    return tuple(as_tuples(value) for value in plain) if isinstance(plain, list) else plain
 
 
 def read_toml(path: Path, what: str) -> dict[str, Any]:
@@ -249,16 +244,16 @@ def terms_of(study: Study, folder: Path, asked: Any, coordinator: str) -> Terms:
     """Put keys, hashes and the calibrated noise in: what every site will be shown."""
     hospitals = tuple(Hospital(name=checked_name(Path(file).stem), key=_public(folder / file)) for file in study.hospitals)
     draft = {
-        "name": study.name, "trust": study.trust, "task": study.task, "codec": study.codec, "queries": study.queries,
+        "name": study.name, "trust": study.trust, "codec": study.codec, "queries": study.queries,
         "public": Public.of(asked).sha256, "teachers": study.teachers, "promise": study.promise, "threshold": study.threshold,
         "colluders": study.colluders, "coordinator": coordinator, "hospitals": hospitals,
     }  # fmt: skip
     terms = Terms(**draft, sigma=1.0)
-    made = budget_of(terms)
-    mechanism, _ = Aggregation("gnmax").built(made, study.queries, study.teachers * len(hospitals), OneHot(study.codec.classes))
-    assert isinstance(mechanism, GNMax)
+    made, sensitivity = budget_of(terms), terms.event(terms.unit(study.promise.unit))
+    length = sensitivity.sensitivity if isinstance(sensitivity, Gaussian) else OneHot(2).diameter() * made.unit.teachers
+    sigma = float(accounting.gaussian_sigma(length * math.sqrt(study.queries), made.epsilon, made.delta))
     # A little more than is needed: what rounding takes must not make the last question too dear.
-    terms = Terms(**draft, sigma=math.ceil(mechanism.sigma * 1e6) / 1e6)
+    terms = Terms(**draft, sigma=sigma * (1 + 1e-6))
     terms.check()
     return terms
 
@@ -279,12 +274,12 @@ def _public(path: Path) -> str:
 def described(terms: Terms) -> list[str]:
     """Say in plain sentences what a study asks: for a policy's owner, who decides."""
     promise, trust = terms.promise, terms.trust
-    who = "the coordinator sees every hospital's votes" if trust == "coordinator" else "nobody sees one hospital's votes"
+    who = f"{'the coordinator' if trust == 'coordinator' else 'nobody'} sees one hospital's contributions"
     return [
         f"study «{terms.name}», key {terms.key[:16]}, signed by {fingerprint(terms.coordinator)}",
-        f"asks {terms.teachers} local teachers for {terms.queries:,} labels of {terms.codec.classes} classes; {who}",
-        f"noise N(0, {terms.sigma:g}²) on every count of the sum over {terms.threshold} to {len(terms.hospitals)} hospitals",
+        f"asks {terms.teachers} local places {terms.queries:,} times: {terms.codec.meaning()}; {who}",
+        f"noise N(0, {terms.sigma:g}²) on every number of the sum over {terms.threshold} to {len(terms.hospitals)} hospitals",
         f"promises ε = {promise.epsilon:g} at δ = {promise.delta:g} for one {promise.unit}",
         f"codec key {terms.codec.key}",
-        f"task key {terms.task.key}",
+        f"task key {terms.codec.task}",
     ]
