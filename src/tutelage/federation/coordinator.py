@@ -26,7 +26,7 @@ from tutelage.federation.codes import VoteCodec
 from tutelage.federation.envelope import Letter, disclosed, opened, packed, reply_key, signed, unpacked
 from tutelage.federation.secure_sum import Advertisement, Collector, checked_advertisements
 from tutelage.federation.site import answer_context, request_context
-from tutelage.federation.study import Terms
+from tutelage.federation.study import NOTHING, Terms
 from tutelage.privacy.errors import Error, FederationError, TooFewHospitals
 from tutelage.privacy.files import write_whole
 from tutelage.privacy.ledger import Ledger
@@ -127,7 +127,7 @@ class Coordinator:
 
     def ask(self, query: Query, *, student_probs: npt.ArrayLike | None = None) -> Released:
         """Give one answer per public input. What was released before is given again, and nobody is asked."""
-        names, inputs = self.names(query), query.rows
+        names, inputs = self.names(query), self._rows(query)
         if student_probs is not None:
             raise FederationError("`student_probs` must be left out: hospitals are asked once. Got some instead.")
         known = self.ledger.recall(names)
@@ -139,6 +139,14 @@ class Coordinator:
             self.ledger.keep(names, released)
             known = self.ledger.recall(names)
         return Released(np.stack([known[name] for name in names]), tuple(names), lambda codes: self.decode(codes, inputs))
+
+    def _rows(self, query: Query) -> Array:
+        """Give the public inputs that are asked about. A statistic has none: what is asked stands in the study."""
+        if query.kind != "statistic":
+            return query.rows
+        if dict(query.content) != self.terms.codec.model_dump(mode="json"):
+            raise FederationError("`query` must ask for the statistic that the study names. Got another instead.")
+        return NOTHING
 
     def known(self, query: Query, *, student_probs: npt.ArrayLike | None = None) -> bool:
         """Tell whether all of this was released before, so that nobody has to be asked."""

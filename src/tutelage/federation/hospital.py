@@ -8,18 +8,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, final
 
+import numpy as np
+
+from tutelage.data.dataset import Private
 from tutelage.federation.certificates import SigningKey
+from tutelage.federation.codes import ClassMoments, class_moments
 from tutelage.federation.policy import Policy, read_policy
 from tutelage.federation.records import read_records
 from tutelage.federation.site import Site
 from tutelage.federation.sockets import Door, receive, send
 from tutelage.federation.status import Status
 from tutelage.privacy.errors import DataError, Error
-from tutelage.privacy.sealed import quietly
+from tutelage.privacy.sealed import Sealed, quietly
+from tutelage.privacy.units import Shards
 from tutelage.teachers.estimators import EstimatorTeachers
 
 Say = Callable[[str], None]
 Progress = Callable[[str, int, int], None]
+PLACES = "class-moments"
 _AGAIN = 3.0  # seconds before the engine's client is started again
 
 
@@ -30,14 +36,55 @@ def open_site(path: Path, *, progress: Progress = lambda what, done, total: None
     private = read_records(folder / policy.data, policy.classes)
     shelf = folder / "private" / "teachers"
     shelf.mkdir(mode=0o700, parents=True, exist_ok=True)
-    teachers = EstimatorTeachers(policy.teachers.kind, seed=policy.teachers.seed, checkpoint=shelf)
+    teachers = teachers_of(policy, private, shelf)
     parts = private.split(policy.teachers.count, seed=policy.teachers.seed)
-    quietly(
-        "fit",
-        lambda: teachers.fit(private, parts, progress=lambda done, total: progress("training teachers", done, total)),
-        ours=Error,
-    )
+
+    def fit() -> None:
+        teachers.fit(private, parts, progress=lambda done, total: progress("training teachers", done, total))
+
+    quietly("fit", fit, ours=Error)
     return Site(policy, folder, key, teachers)
+
+
+def teachers_of(policy: Policy, private: Private, shelf: Path) -> Any:
+    """Build the local teachers that the policy names: each hospital may have others."""
+    how = policy.teachers
+    if how.kind == PLACES:
+        return MomentPlaces(policy.classes)
+    if how.kind != "unet":
+        return EstimatorTeachers(how.kind, seed=how.seed, checkpoint=shelf)
+    import dataclasses
+
+    from tutelage.nets.inputs import arranged
+    from tutelage.nets.unet import UNet
+    from tutelage.teachers.segmenter import GENTLE, Segmenter
+
+    network = UNet(shape=tuple(arranged(private.inputs[:1]).shape[1:]), widths=how.widths)
+    training = dataclasses.replace(GENTLE, steps=how.steps)
+    return Segmenter(network, training=training, device="cpu", seed=how.seed, checkpoint=shelf)
+
+
+@final
+class MomentPlaces:
+    """Train nothing: every place answers with the counts and sums of its own records, by class."""
+
+    def __init__(self, classes: int) -> None:
+        self.classes = classes
+        self._found: Sealed | None = None
+
+    def fit(self, private: Private, shards: Shards, *, progress: Callable[[int, int], None] | None = None) -> MomentPlaces:
+        """Read every record once."""
+        width = int(np.prod(private.inputs.shape[1:]))
+        codec = ClassMoments(self.classes, width, 1.0)
+        with np.errstate(all="ignore"):
+            self._found = Sealed(class_moments(private.inputs, private.targets, shards.indices, codec))
+        return self
+
+    def vote(self, inputs: object) -> Sealed:
+        """Give every place's moments, sealed: (places, 1, dimension)."""
+        if self._found is None:
+            raise DataError("`teachers` must be fitted before they are asked. Got none instead.")
+        return self._found
 
 
 def serve(site: Site, door: Door, *, seconds: float, say: Say, tend: Callable[[], None] = lambda: None) -> None:

@@ -23,4 +23,4 @@ def read_records(folder: Path, classes: int) -> Private:
     if missing := {"inputs", "targets", "patients"} - set(arrays):
         raise DataError(f"`data` must hold inputs, targets and patients. Got none of {sorted(missing)[0]!r} instead.")
     private = Private.of(arrays["inputs"], arrays["targets"], units=arrays["patients"], unit="patient", source="hospital")
-    return private.labelled(classes)
+    return private if private.targets.ndim > 1 else private.labelled(classes)

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from tutelage.data.dataset import Public
 from tutelage.federation.certificates import checked_name, fingerprint, public_key
-from tutelage.federation.codes import Codec, VoteCodec
+from tutelage.federation.codes import Codec, MomentCodec, VoteCodec
 from tutelage.federation.envelope import key_of
 from tutelage.federation.secure_sum import Quorum
 from tutelage.privacy import accounting
@@ -29,6 +29,7 @@ from tutelage.recipes.sections import Count, Positive, Section, validated
 VERSION = "tutelage-federation/1"
 Array = npt.NDArray[Any]
 UnitName = Literal["patient", "institution"]
+NOTHING = np.zeros((1, 1))  # the public inputs of a study that asks for a statistic
 Whole = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 
@@ -100,6 +101,8 @@ class Terms(Section):
                 raise RecipeError(f"`hospitals` must have different {what}. Got one twice instead.")
         if [one.key for one in self.hospitals] != keys or public_key(self.coordinator) != self.coordinator:
             raise RecipeError("public keys of a study must be written without comments. Got one with another form instead.")
+        if isinstance(self.codec, MomentCodec) and self.queries != 1:
+            raise RecipeError(f"`queries` must be 1 for a statistic. Got {self.queries} instead.")
         quorum = self.quorum
         if self.trust == "nobody":
             quorum.check_secure()
@@ -172,9 +175,11 @@ class Terms(Section):
 class Student(Section):
     """Name what learns from the released answers."""
 
-    learner: Literal["supervised", "spreading"] = "supervised"
+    learner: Literal["supervised", "spreading", "masks"] = "supervised"
     kind: str = "forest"
     seed: int = 0
+    steps: Count = 300  # of a student of masks
+    widths: tuple[Count, ...] = (8, 16)
 
 
 @final

@@ -12,15 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage import guarantee as guarantees
+from tutelage.answers import Answers
 from tutelage.asking import Interview, Labels, Model
 from tutelage.data.dataset import Public
 from tutelage.federation.certificates import SigningKey, fingerprint
+from tutelage.federation.codes import MaskCodec, MomentCodec, VoteCodec
 from tutelage.federation.coordinator import Coordinator, Transport
 from tutelage.federation.status import Status
-from tutelage.federation.study import Student, Study, Terms, budget_of, read_public, read_study, terms_of
+from tutelage.federation.study import NOTHING, Study, Terms, budget_of, read_public, read_study, terms_of
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Ledger, read_lines
+from tutelage.privacy.oracle import Released
 from tutelage.privacy.queries import Query
 from tutelage.runs import RunFolder
 from tutelage.sharing import ledger_of
@@ -44,7 +47,9 @@ class Prepared:
 
     @property
     def asked(self) -> Array:
-        """Give the public inputs that are asked about: the first of the pool."""
+        """Give the public inputs that are asked about: the first of the pool, or none for a statistic."""
+        if isinstance(self.study.codec, MomentCodec):
+            return NOTHING
         return np.ascontiguousarray(self.public.inputs[: self.study.queries])
 
 
@@ -68,7 +73,7 @@ def prepare(path: Path) -> Prepared:
     if len(public) < study.queries:
         raise DataError(f"`public` must hold at least the {study.queries} inputs that are asked. Got {len(public)} instead.")
     key = SigningKey.read(folder / study.coordinator)
-    asked = np.ascontiguousarray(public.inputs[: study.queries])
+    asked = NOTHING if isinstance(study.codec, MomentCodec) else np.ascontiguousarray(public.inputs[: study.queries])
     return Prepared(study, terms_of(study, folder, asked, key.public), key, public, test, folder)
 
 
@@ -96,7 +101,7 @@ def coordinate(
         say(text)
 
     with folder.locked(), ledger_of(folder, budget_of(terms), ledger) as book:
-        run, task = terms.key, _task(prepared)
+        run, task, students = terms.key, _task(prepared), _student(prepared)
         if folder.state.get("run") not in (None, run):
             raise RecipeError("`study` must be the one that this folder was begun with. Got one that was changed since instead.")
         about = guarantees.intended(
@@ -109,12 +114,12 @@ def coordinate(
         folder.keep(book, run)
         journal = folder.private / "rounds"
         oracle = Coordinator(terms, prepared.key, transport, book, seconds=prepared.study.seconds, say=tell, journal=journal)
-        answers = _answers(prepared, oracle.ask(Query.inputs(prepared.asked)).values)
+        answers = _answers(prepared, oracle, oracle.ask(Query.inputs(prepared.asked)))
         tell("training the student")
-        model = _student(prepared.study.student)().fit(prepared.public.unlabelled(), task.lesson(answers))
+        model = students().fit(prepared.public.unlabelled(), task.lesson(answers))
         model.save(folder.release / "student")
         task.publish(folder, model, answers)
-        scores = {} if prepared.test is None else task.scores(model, answers, prepared.test, _student(prepared.study.student))
+        scores = {} if prepared.test is None else task.scores(model, answers, prepared.test, students)
         folder.scores.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         document = _promise(folder, book, about, task.counts(answers))
         folder.publish(book)
@@ -124,16 +129,28 @@ def coordinate(
     return Finished(model, folder, document, scores, oracle.answered, oracle.remarks)
 
 
-def _task(prepared: Prepared) -> Labelling:
+def _task(prepared: Prepared) -> Any:
     terms = prepared.terms
-    return Labelling(Interview(prepared.public, terms.queries, terms.codec.classes, Aggregation("gnmax"), None))
+    if isinstance(terms.codec, VoteCodec):
+        return Labelling(Interview(prepared.public, terms.queries, terms.codec.classes, Aggregation("gnmax"), None))
+    if isinstance(terms.codec, MaskCodec):
+        from tutelage.tasks.masks import Masking
+
+        teachers = terms.teachers * len(terms.hospitals)
+        return Masking(prepared.public, terms.queries, Aggregation("mean"), None, terms.codec.build(), teachers)
+    raise RecipeError(
+        "`codec` must be 'votes' or 'dct' where a student is trained. Got a statistic instead: ask the Coordinator for it."
+    )
 
 
-def _answers(prepared: Prepared, released: Array) -> Labels:
-    """Put the released labels where they belong in the pool."""
+def _answers(prepared: Prepared, oracle: Coordinator, released: Released) -> Any:
+    """Put the released answers where they belong in the pool."""
+    if isinstance(prepared.terms.codec, MaskCodec):
+        chosen, noise = np.arange(len(released)), oracle.noise_of(len(oracle.answered) or len(prepared.terms.hospitals))
+        return Answers(chosen, released.values, released.codes, noise, oracle.codec)
     records = len(prepared.public)
     values = np.full(records, -1, dtype=np.int64)
-    values[: len(released)] = released
+    values[: len(released)] = released.values
     return Labels(values, np.zeros(records, dtype=bool))
 
 
@@ -157,14 +174,29 @@ def _plan(prepared: Prepared) -> dict[str, Any]:
     }
 
 
-def _student(section: Student) -> Callable[[], Any]:
+def _student(prepared: Prepared) -> Callable[[], Any]:
+    section = prepared.study.student
+    if (section.learner == "masks") is not isinstance(prepared.terms.codec, MaskCodec):
+        raise RecipeError(
+            f"`student.learner` must be 'masks' exactly where masks are asked for. Got {section.learner!r} instead."
+        )
     if section.learner == "supervised":
         from tutelage.students.supervised import SupervisedStudent
 
         return lambda: SupervisedStudent(section.kind, seed=section.seed)
-    from tutelage.students.spreading import SpreadingStudent
+    if section.learner == "spreading":
+        from tutelage.students.spreading import SpreadingStudent
 
-    return lambda: SpreadingStudent(section.kind, seed=section.seed)
+        return lambda: SpreadingStudent(section.kind, seed=section.seed)
+    import dataclasses
+
+    from tutelage.nets.inputs import arranged
+    from tutelage.nets.unet import UNet
+    from tutelage.students.masks import TRAINING, MaskStudent
+
+    network = UNet(shape=tuple(arranged(prepared.public.inputs[:1]).shape[1:]), widths=section.widths)
+    training = dataclasses.replace(TRAINING, steps=section.steps, augmentation=None)
+    return lambda: MaskStudent(network, training=training, device="cpu", seed=section.seed)
 
 
 def _promise(folder: RunFolder, book: Ledger, about: dict[str, Any], labels: dict[str, int]) -> dict[str, Any]:
