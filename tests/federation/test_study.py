@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -159,14 +160,43 @@ def test_the_same_request_is_given_the_same_bytes_and_is_free(three: Consortium)
     assert three.charged(0, "patient") == QUERIES
 
 
-def test_a_deleted_answer_is_not_made_again(three: Consortium) -> None:
-    import os
-
+@pytest.mark.parametrize("how", ["after its days", "by hand"])
+def test_a_deleted_answer_is_not_made_again(three: Consortium, how: str) -> None:
     three.run()
     for path in (three.root / "hospital-1" / "private" / "kept").glob("*.npy"):
-        os.utime(path, (0, 0))
+        path.unlink() if how == "by hand" else os.utime(path, (0, 0))
     finished = three.run(out="again")
     assert any("must not answer a study twice" in text for text in finished.remarks)
+    assert three.charged(0, "patient") == QUERIES
+
+
+def test_a_crash_between_charge_and_answer_is_charged_once(three: Consortium) -> None:
+    site = three.sites[0]
+    good, site.teachers = site.teachers, Failing()
+    three.run()
+    site.teachers = good
+    assert three.run(out="again").answered == three.names
+    assert three.charged(0, "patient") == three.charged(0, "institution") == QUERIES
+
+
+def test_a_full_disk_at_a_site_gives_nothing(three: Consortium, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(self: Sealed, path: Path) -> None:
+        if "hospital-1" in path.parts:
+            raise OSError(28, "No space left on device")
+        store(self, path)
+
+    store = Sealed.store
+    monkeypatch.setattr(Sealed, "store", full)
+    finished = three.run()
+    assert finished.answered == ["hospital-2", "hospital-3"]
+    assert [text for text in finished.remarks if "hospital-1 failed with OSError" in text]
+
+
+def test_two_coordinators_do_not_share_a_folder(three: Consortium) -> None:
+    from tutelage.runs import RunFolder
+
+    with RunFolder(three.root / "run").create().locked(), pytest.raises(LedgerError):
+        three.run(resume=True)
 
 
 # ── crashes of the coordinator ────────────────────────────────────────────────────────────────────────────────────────
@@ -337,6 +367,12 @@ def test_a_hospital_that_wants_a_secure_sum_gives_no_votes(three: Consortium) ->
     three.reopened()
     assert "must be asked through a secure sum" in asked(three)
     assert three.charged(0, "patient") == 0
+
+
+def test_a_hospital_that_tolerates_colluders_refuses_a_sum_that_does_not(four: Consortium) -> None:
+    four.rewrite("hospital-1/policy.toml", ("keep_days = 30", "keep_days = 30\ntolerated_colluders = 1"))
+    four.reopened()
+    assert "must bear 1 colluders" in asked(four, phase="keys", arrays={})
 
 
 def test_a_hospital_that_knows_its_peers_refuses_phantoms(three: Consortium) -> None:

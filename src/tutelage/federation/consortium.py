@@ -116,7 +116,7 @@ def furnish(
     assert public.targets is not None
     sites, classes = len(hospitals), 10
     asked = VoteCodec(kind="votes", classes=classes)
-    colluders, threshold = _quorum(sites, trust)
+    colluders, threshold = quorum(sites, trust)
     patients = np.arange(len(private)) // 2  # two images of each
     figures = {"classes": classes, "teachers": teachers, "epsilon": epsilon, "delta": 1e-5, "address": f"127.0.0.1:{port}"}
     kinds = ("kernel", "linear", "forest", "kernel") if teachers <= 5 else ("kernel",)
@@ -147,7 +147,7 @@ def furnish(
     return write_private(centre / "study.toml", study.encode())
 
 
-def _quorum(sites: int, trust: str) -> tuple[int, int]:
+def quorum(sites: int, trust: str) -> tuple[int, int]:
     """Choose colluders and threshold: all but one must answer where that is safe."""
     from tutelage.federation.secure_sum import Quorum
 

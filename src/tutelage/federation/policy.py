@@ -11,7 +11,7 @@ from typing import Annotated, Literal, final
 from pydantic import Field
 
 from tutelage.federation.certificates import checked_name, fingerprint, public_key
-from tutelage.federation.study import Share, Terms, as_tuples, read_toml
+from tutelage.federation.study import Share, Terms, Whole, as_tuples, read_toml
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.errors import HospitalRefused, RecipeError
 from tutelage.privacy.units import Unit
@@ -56,6 +56,7 @@ class Allowed(Section):
     codecs: tuple[_KEY, ...]
     min_hospitals: Annotated[int, Field(ge=2)] = 2
     secure_sum: Literal["required", "optional"] = "required"
+    tolerated_colluders: Whole = 0  # other hospitals that may pool what they know with the coordinator, in a secure sum
     known_hospitals: tuple[str, ...] = ()  # files with public keys; empty: any that the signed study names
     hospitals_per_patient: Count = 1  # how many hospitals may know one patient
     keep_days: Count = 30  # how long a given answer is kept, so that a repeated request is answered with the same bytes
@@ -106,6 +107,11 @@ class Policy(Section):
             )
         if allow.secure_sum == "required" and terms.trust != "nobody":
             raise HospitalRefused(f"{self.name} must be asked through a secure sum. Got trust in the coordinator instead.")
+        if terms.trust == "nobody" and terms.colluders < allow.tolerated_colluders:
+            raise HospitalRefused(
+                f"a secure sum must bear {allow.tolerated_colluders} colluders where {self.name} takes part. "
+                f"Got {terms.colluders} instead."
+            )
         for what, key, known in (("task", terms.codec.task, allow.tasks), ("codec", terms.codec.key, allow.codecs)):
             if key not in known:
                 raise HospitalRefused(f"the {what} of a study must be one that {self.name} allows. Got {key[:16]}… instead.")

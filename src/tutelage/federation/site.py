@@ -151,19 +151,29 @@ class Site:
         return ballots
 
     def _once(self, path: Path, terms: Terms, letter: Letter, made: Callable[[Array], Sealed]) -> None:
-        """Charge, act, keep: once per study. What was given before is given again for as long as it is kept."""
+        """Charge, act, keep: once per study. What was given before is given again for as long as it is kept.
+
+        That it was given stands in the patients' ledger: a copy that somebody deleted is not made again with other noise.
+        """
         self._forget()
-        if path.exists():
-            return
-        gone = path.with_suffix(".gone")
-        if gone.exists():
-            raise HospitalRefused(
-                f"{self.policy.name} must not answer a study twice. Got a request again after its copy was deleted "
-                f"({self.policy.allow.keep_days} days) instead."
-            )
-        inputs = self._inputs(terms, letter)
-        self._charge(terms)
-        made(inputs).store(path)
+        if not path.exists():
+            if self._given(terms):
+                raise HospitalRefused(
+                    f"{self.policy.name} must not answer a study twice. Got a request again after its copy was deleted "
+                    f"({self.policy.allow.keep_days} days) instead."
+                )
+            inputs = self._inputs(terms, letter)
+            self._charge(terms)
+            made(inputs).store(path)
+        if not self._given(terms):
+            with self._ledgers() as ledgers:
+                ledgers["patient"].begin(terms.key, plan=terms.key)
+                ledgers["patient"].note(given=terms.key)
+
+    def _given(self, terms: Terms) -> bool:
+        with self._ledgers() as ledgers:
+            rows = ledgers["patient"].entries()
+        return any(row.kind == "note" and row.body.get("given") == terms.key for row in rows)
 
     def _inputs(self, terms: Terms, letter: Letter) -> Array:
         inputs = letter.arrays.get("inputs")
@@ -191,11 +201,10 @@ class Site:
                 ledger.charge(event, count=missing)
 
     def _forget(self) -> None:
-        """Delete kept answers that the policy keeps no longer; that there was one stays known."""
+        """Delete kept answers that the policy keeps no longer; that they were given stays in the ledger."""
         until = time.time() - 86_400 * self.policy.allow.keep_days
         for path in self.kept.glob("*.npy"):
             if path.stat().st_mtime < until:
-                path.with_suffix(".gone").touch(mode=0o600)
                 path.unlink()
 
     # ── what is kept ──────────────────────────────────────────────────────────────────────────────────────────────────

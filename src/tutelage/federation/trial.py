@@ -15,6 +15,7 @@ from typing import Any
 from tutelage.federation import walk
 from tutelage.federation.certificates import private_folder
 from tutelage.federation.consortium import furnish, init
+from tutelage.federation.processes import ends_with_parent
 from tutelage.federation.status import read_status
 from tutelage.privacy.errors import FederationError, RecipeError
 
@@ -72,6 +73,7 @@ def start_hospital(folder: Path, *, seconds: float) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [sys.executable, "-m", "tutelage.cli", "hospital", str(folder / "policy.toml"), "--seconds", str(seconds)],
             stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=environment, start_new_session=True, umask=0o077,
+            preexec_fn=ends_with_parent(),
         )  # fmt: skip
 
 

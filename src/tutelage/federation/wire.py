@@ -9,7 +9,6 @@ docs/hospital/).
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import shutil
@@ -28,14 +27,13 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from tutelage.federation.certificates import private_folder
+from tutelage.federation.processes import ends_with_parent
 from tutelage.federation.sockets import Door, call, receive, send
 from tutelage.privacy.errors import FederationError
 
 _KIND = f"{MessageType.QUERY}.tutelage"
 _BYTES = "bytes"
 _POLL = 0.5
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _APP = """[build-system]
 requires = ["hatchling"]
 build-backend = "hatchling.build"
@@ -132,11 +130,6 @@ def _environment(home: Path) -> dict[str, str]:
     }
 
 
-def _ends_with_its_parent() -> None:
-    """Ask Linux to end this process when its parent is killed, also with -9: no server is left behind."""
-    _LIBC.prctl(_DEATH_SIGNAL, signal.SIGTERM)
-
-
 @final
 class Program:
     """Hold one process of the engine, with everything that it starts, and end all of it together."""
@@ -149,7 +142,7 @@ class Program:
             self._process = subprocess.Popen(
                 [_program(command[0]), *command[1:]], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT,
                 cwd=folder, env=_environment(folder / "flwr"), umask=0o077, start_new_session=True,
-                preexec_fn=_ends_with_its_parent if sys.platform == "linux" else None,
+                preexec_fn=ends_with_parent(),
             )  # fmt: skip
 
     @property
