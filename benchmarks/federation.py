@@ -93,6 +93,19 @@ def secure_sum(sites: int, shape: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
+def averaging() -> dict[str, Any]:
+    """Count the bytes of one round of federated averaging, for the hippocampus recipe's student, beside one study of masks."""
+    from tutelage.nets.unet import UNet
+
+    parameters = sum(one.numel() for one in UNet(shape=(1, 32, 48, 32))().parameters())
+    return {
+        "parameters of the student": parameters,
+        "bytes from a hospital, one round of averaging": 4 * parameters,
+        "bytes from a hospital, a whole study through a secure sum": 8 * MASKS[0] * MASKS[1],
+        "rounds of averaging that send as much": round(8 * MASKS[0] * MASKS[1] / (4 * parameters), 2),
+    }
+
+
 def over_the_wire(sites: int, trust: str, port: int) -> dict[str, Any]:
     """Carry a whole study out over the engine, and read its own account."""
     import json
@@ -133,6 +146,7 @@ def main() -> None:
         "teachers of a hospital": TEACHERS,
         "public inputs, bytes": QUERIES * 8 * 8 * 4,
         "studies": [in_process(sites, trust) for trust in ("coordinator", "nobody") for sites in (4, 8, 16, 32)],
+        "beside federated averaging": averaging(),
         "secure sum of masks": [secure_sum(sites, MASKS) for sites in (4, 8, 16, 32)],
     }
     write("federation", figures)

@@ -214,13 +214,13 @@ def connect(folder: Path, certificates: Path, address: str, *, insecure: bool = 
     """Write down, for the engine's commands, where the server is and by which CA it is known."""
     home = private_folder(folder / "flwr")
     known = "insecure = true" if insecure else f'root-certificates = "{(certificates / "ca.crt").resolve()}"'
-    text = f'[superlink]\ndefault = "local"\n\n[superlink.local]\naddress = "{address}"\n{known}\n'
+    text = f'[superlink]\ndefault = "study"\n\n[superlink.study]\naddress = "{address}"\n{known}\n'
     (home / "config.toml").write_text(text, encoding="utf-8")
 
 
 def register(folder: Path, key: Path) -> None:
     """Let a site's public key in."""
-    _cli(folder, "supernode", "register", str(key.resolve()), "local")
+    _cli(folder, "supernode", "register", str(key.resolve()), "study")
 
 
 @final
@@ -260,7 +260,7 @@ def run(folder: Path, *, patience: float = 120.0) -> Iterator[Wire]:
     with Door() as door:
         app = private_folder(folder / "app")
         (app / "pyproject.toml").write_text(_APP.format(socket=json.dumps(door.path)), encoding="utf-8")
-        _cli(folder, "run", str(app), "local")
+        _cli(folder, "run", str(app), "study")
         line = door.accept(patience)
         if line is None:
             raise FederationError(f"the engine must start within {patience:g} s. Got nothing instead: see link.log.")
@@ -291,7 +291,7 @@ def _answering(folder: Path, started: Program, patience: float = 60.0) -> None:
     until = time.monotonic() + patience
     while True:
         try:
-            _cli(folder, "supernode", "list", "local")
+            _cli(folder, "supernode", "list", "study")
             return
         except FederationError:
             if not started.running or time.monotonic() > until:
