@@ -138,7 +138,9 @@ def broken_into(protocol: Protocol, victim: int, stream: Callable[[bytes, int], 
     colluder, honest = (place for place in range(3) if place != victim)
     secret = base64.b64decode(protocol.masks[colluder])
     known = secure_sum._agreed(secret, protocol.advertised[victim].masks)
-    mask = stream(secure_sum._derived(known, "study", f"mask {min(victim, colluder)} {max(victim, colluder)}"), masked.size)
+    mask = stream(
+        secure_sum._derived(known, "study", f"mask {min(victim, colluder)} {max(victim, colluder)} among 0,1,2"), masked.size
+    )
     left = left - mask if victim < colluder else left + mask
     for seed in range(_SPACE):
         guess = np.random.RandomState(seed).randint(0, 2**63, masked.size, dtype=np.uint64)
@@ -194,19 +196,64 @@ def test_noise_is_divided_among_those_who_stay_unknown(sites: int, threshold: in
     assert quorum.noise_parts == parts
 
 
-def test_no_lie_about_who_vanished_opens_a_smaller_sum() -> None:
-    """Try every story that a coordinator can tell four honest sites: whatever opens has three sites or more."""
-    sites, threshold = 4, 3
-    stories = [set(some) for size in (3, 4) for some in itertools.combinations(range(sites), size)]
-    opened = set()
-    for told in itertools.product([None, *stories], repeat=sites):
-        own = [sum(story is not None and place in story for story in told) >= threshold for place in range(sites)]
-        pairs = [sum(story is not None and place not in story for story in told) >= threshold for place in range(sites)]
-        assert not any(one and two for one, two in zip(own, pairs, strict=True))
-        if any(own) and all(one or two for one, two in zip(own, pairs, strict=True)):
-            opened.add(sum(own))
-    assert opened
-    assert min(opened) >= threshold
+def stories(sites: int, threshold: int, place: int) -> list[tuple[frozenset[int], frozenset[int] | None]]:
+    """List all that one honest site can be told: who takes part (it among them), and who of these survived, or nothing."""
+    found: list[tuple[frozenset[int], frozenset[int] | None]] = []
+    for size in range(threshold, sites + 1):
+        for told in map(frozenset, itertools.combinations(range(sites), size)):
+            if place in told:
+                found.append((told, None))
+                alive = (map(frozenset, itertools.combinations(told, some)) for some in range(threshold, size + 1))
+                found += [(told, one) for some in alive for one in some]
+    return found
+
+
+def smallest_opened(sites: int, threshold: int, colluders: int) -> int:
+    """Tell every honest site every story, and give the fewest sites whose sum opens. The last sites collude."""
+    honest, wanted, least = range(sites - colluders), threshold - colluders, sites
+    for heard in itertools.product(*(stories(sites, threshold, place) for place in honest)):
+        own = [sum(one is not None and place in told and place in one for told, one in heard) for place in range(sites)]
+        gone = [sum(one is not None and place in told and place not in one for told, one in heard) for place in range(sites)]
+        assert not any(own[place] >= wanted and gone[place] >= wanted for place in range(sites))
+        for told in {told for told, _ in heard}:
+            among = [place for place in honest if heard[place][0] == told] + [place for place in told if place not in honest]
+            opened = [place for place in among if own[place] >= wanted or place not in honest]
+            rest = told - set(opened)
+            if set(opened) & set(honest) and all(gone[place] >= wanted for place in rest):
+                least = min(least, len(opened))
+    return least
+
+
+@pytest.mark.parametrize(("sites", "threshold", "colluders"), [(3, 3, 0), (4, 3, 0), (4, 4, 1)])
+def test_no_lie_opens_a_smaller_sum(sites: int, threshold: int, colluders: int) -> None:
+    """Try every story that a coordinator can tell: whatever opens has as many sites as the threshold."""
+    Quorum(sites, threshold, colluders).check_secure()
+    assert smallest_opened(sites, threshold, colluders) >= threshold
+
+
+def test_below_the_least_threshold_a_lie_does() -> None:
+    """The broken twin: 3 of 5, where two stories open the sum of two sites."""
+    sites, threshold = 5, 3
+    told = frozenset(range(sites))
+    heard = [(told, frozenset({0, 1, 2})), (told, frozenset({0, 1, 3})), (told, frozenset({0, 1, 4}))]
+    gone = [sum(place not in alive for _, alive in heard) for place in range(sites)]
+    own = [sum(place in alive for _, alive in heard) for place in range(sites)]
+    assert [place for place in range(sites) if own[place] >= threshold] == [0, 1]
+    assert all(count >= 2 for count in gone[2:])  # one more honest site that says so, and the rest opens
+    assert not Quorum(sites, threshold).secure
+
+
+def test_sites_that_were_told_of_different_sets_do_not_cancel() -> None:
+    protocol, values = Protocol(4, 3), drawn(4)
+    protocol.advertise({0, 1, 2, 3})
+    protocol.share({0, 1, 2, 3})
+    told = {0: {1, 2}, 1: {0, 2}, 2: {0, 1, 3}}  # the last one hears of a fourth
+    protocol.masked = {
+        place: protocol.parties[place].mask({other: protocol.shares[other][place] for other in others}, values[place])
+        for place, others in told.items()
+    }
+    protocol.shares.pop(3)
+    assert not np.array_equal(protocol.unmask({0, 1, 2}), np.sum(values[:3], axis=0))
 
 
 def test_keys_that_a_site_did_not_sign_for_this_study_are_refused() -> None:

@@ -80,16 +80,21 @@ class Quorum:
         return self.threshold - self.colluders >= HONEST and all(self._holds(some) for some in range(self.colluders + 1))
 
     def _holds(self, colluders: int) -> bool:
-        """Tell whether every sum that can be opened has at least `threshold` sites in it (docs/theory/noise.md).
+        """Tell whether every sum that can be opened has at least `threshold` sites in it, and no site's two secrets open.
 
-        A coordinator that lies may tell every honest site another set of survivors, of at least t. A site's own stream opens with
-        t − c honest shares, a vanished one's pairs with t − c others. Counting shares, the opened sum has at least
-        (2Kt − ct − K²)/(t − c) sites; and no site's both secrets open where 2t > K + c.
+        Proof: docs/theory/secure_sum.md. `inside` sites are told of one set of n sites, the other honest ones of others. A site
+        told of n can say of n − t that they vanished, and t − c honest ones must say so before a vanished site's masks open.
         """
         sites, threshold = self.sites, self.threshold
-        honest = threshold - colluders
-        opened = math.ceil((2 * sites * threshold - colluders * threshold - sites * sites) / honest) if honest > 0 else 0
-        return opened >= threshold and 2 * threshold > sites + colluders
+        if threshold <= colluders or 2 * threshold <= sites + colluders:
+            return False
+        for told in range(threshold, sites + 1):
+            for inside in range(max(0, told - colluders), min(told, sites - colluders) + 1):
+                outside = sites - colluders - inside
+                said = inside * (told - threshold) + outside * (sites - threshold)
+                if told - said // (threshold - colluders) < threshold:
+                    return False
+        return True
 
     @property
     def noise_parts(self) -> int:
@@ -166,9 +171,11 @@ def _agreed(mine: bytes, theirs: bytes) -> bytes:
         raise FederationError("a site's public key must lead to a secret. Got one that leads to none instead.") from None
 
 
-def _pair(mine: bytes, theirs: bytes, context: str, one: int, two: int, count: int) -> Words:
-    low, high = sorted((one, two))
-    return _stream(_derived(_agreed(mine, theirs), context, f"mask {low} {high}"), count)
+def _pair(mine: bytes, theirs: bytes, context: str, pair: tuple[int, int], told: Sequence[int], count: int) -> Words:
+    """Give the stream of two sites. It depends on all sites that they were told of: those told of others do not cancel."""
+    low, high = sorted(pair)
+    purpose = f"mask {low} {high} among {','.join(map(str, sorted(told)))}"
+    return _stream(_derived(_agreed(mine, theirs), context, purpose), count)
 
 
 def _split(secret: bytes, threshold: int, sites: int) -> list[bytes]:
@@ -282,7 +289,8 @@ class Party:
         flat += _stream(_derived(_bytes(self._secrets["seed"]), self.context, f"own {self.place}"), flat.size)
         for place in senders:
             if place != self.place:
-                mask = _pair(_bytes(self._secrets["masks"]), peers[place].masks, self.context, self.place, place, flat.size)
+                secret, pair = _bytes(self._secrets["masks"]), (self.place, place)
+                mask = _pair(secret, peers[place].masks, self.context, pair, senders, flat.size)
                 flat = flat + mask if self.place < place else flat - mask
         return flat.reshape(values.shape)
 
@@ -380,7 +388,7 @@ class Collector:
         for place in vanished:
             secret = self._secret(place, "pairs", given)
             for other in survivors:
-                mask = _pair(secret, self.advertised[other].masks, self.context, other, place, total.size)
+                mask = _pair(secret, self.advertised[other].masks, self.context, (other, place), shared, total.size)
                 total = total - mask if other < place else total + mask
         return total.view(np.int64).reshape(shape)
 
