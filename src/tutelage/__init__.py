@@ -29,7 +29,7 @@ from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LaplaceMean, LNMa
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Adjacency, Roster, Shards, Unit
 from tutelage.report.page import report
-from tutelage.transfer import Outcome, transfer
+from tutelage.transfer import Outcome, learn, transfer
 
 if TYPE_CHECKING:
     from tutelage.recipes.recipe import Recipe
@@ -96,6 +96,7 @@ __all__ = [
     "Unsealed",
     "Votes",
     "__version__",
+    "learn",
     "report",
     "transfer",
     "verify",
