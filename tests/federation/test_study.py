@@ -437,3 +437,23 @@ def test_a_coordinator_needs_its_own_key(three: Consortium) -> None:
     prepared = three.prepared()
     with pytest.raises(FederationError, match="must be the one that the study names"):
         Coordinator(prepared.terms, SigningKey.new(), three.transport(), None)  # type: ignore[arg-type]
+
+
+def test_whoever_learns_from_a_curator_learns_from_hospitals(three: Consortium, tmp_path: Path) -> None:
+    """`learn` takes a Coordinator as it takes any oracle, and publishes a release of its own."""
+    from tutelage.federation.coordinator import Coordinator
+    from tutelage.federation.study import budget_of
+    from tutelage.students.supervised import SupervisedStudent
+    from tutelage.transfer import learn
+
+    prepared = three.prepared()
+    with Ledger(tmp_path / "study.sqlite", budget_of(prepared.terms)) as ledger:
+        ledger.path.chmod(0o600)
+        oracle = Coordinator(prepared.terms, prepared.key, three.transport(), ledger)
+        student = lambda: SupervisedStudent("linear")  # noqa: E731
+        given = {"student": student, "queries": QUERIES, "test": prepared.test}
+        outcome = learn(oracle, prepared.public, out=tmp_path / "learned", **given)
+        assert outcome.scores
+        assert outcome.guarantee["plan"]["study"] == prepared.terms.key
+    assert verify(tmp_path / "learned").events == QUERIES
+    assert all(one.agrees for one in check_hospital(three.root / "hospital-1", [tmp_path / "learned"]))

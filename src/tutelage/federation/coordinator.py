@@ -72,6 +72,8 @@ class Coordinator:
     that another process can go on where this one was killed: keys, sealed shares and masked numbers, none of them a site's codes.
     """
 
+    shards = "hospitals by node key; at each, patients by a keyed hash of their ids"
+
     def __init__(
         self,
         terms: Terms,
@@ -95,6 +97,11 @@ class Coordinator:
         self._nodes: dict[int, int] = {}  # place in the study → the engine's node
 
     # ── what an oracle does (tutelage.privacy.oracle) ─────────────────────────────────────────────────────────────────
+
+    @property
+    def plan(self) -> dict[str, Any]:
+        """Say how this oracle answers, for a guarantee."""
+        return self.terms.told()
 
     @property
     def codec(self) -> Any:
@@ -155,8 +162,14 @@ class Coordinator:
 
     def remaining(self, wanted: int | None = None, *, beside: SmoothNumber | None = None) -> int:
         """Tell how many more answers the study's own ledger holds; a hospital's is its own business."""
-        room = self.ledger.affordable(self.terms.event(self.ledger.budget.unit))
+        room, rows = self.ledger.affordable(self.terms.event(self.ledger.budget.unit)), self.ledger.entries()
+        if not any(row.kind == "release" and row.body.get("run") == self.run for row in rows):
+            room += self._paid()  # for an attempt that was broken off: nothing was given for it
         return room if wanted is None else min(room, wanted)
+
+    def _paid(self) -> int:
+        event = self.terms.event(self.ledger.budget.unit)
+        return sum(count for one, count in self.ledger.totals(run=self.run) if one == event)
 
     def decode(self, codes: Array, inputs: npt.ArrayLike) -> Array:
         """Turn released codes into answers."""
@@ -176,10 +189,9 @@ class Coordinator:
 
     def _charge(self) -> None:
         """Charge the study's own ledger before any site is asked; an attempt that was broken off gave nothing for its charge."""
-        event = self.terms.event(self.ledger.budget.unit)
-        paid = sum(count for one, count in self.ledger.totals(run=self.ledger.run) if one == event)
-        if paid < self.terms.queries:
-            self.ledger.charge(event, count=self.terms.queries - paid)
+        missing = self.terms.queries - self._paid()
+        if missing > 0:
+            self.ledger.charge(self.terms.event(self.ledger.budget.unit), count=missing)
 
     def _central(self, inputs: Array) -> Array:
         """Add the noise once, to sealed votes."""

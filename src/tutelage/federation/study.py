@@ -110,6 +110,22 @@ class Terms(Section):
             raise TooFewHospitals(f"`threshold` must be at least 2 hospitals. Got {quorum.threshold} instead.")
         self.mechanism(Unit())
 
+    def told(self) -> dict[str, Any]:
+        """Describe the study for its guarantee: all of it is public."""
+        return {
+            "study": self.key,
+            "trust": self.trust,
+            "steps": [repr(self.mechanism(self.unit(self.promise.unit)))],
+            "codec": repr(self.codec.build()),
+            "queries": self.queries,
+            "asked": self.public,
+            "teachers": f"{self.teachers} at every hospital",
+            "threshold": self.threshold,
+            "colluders": self.colluders,
+            "hospitals": [{"name": one.name, "key": fingerprint(one.key)} for one in self.hospitals],
+            "coordinator": fingerprint(self.coordinator),
+        }
+
     @property
     def quorum(self) -> Quorum:
         """Say how many take part, must answer, and may collude."""

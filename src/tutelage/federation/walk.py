@@ -11,26 +11,21 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage import guarantee as guarantees
-from tutelage.answers import Answers
-from tutelage.asking import Interview, Labels, Model
+from tutelage import publication
 from tutelage.data.dataset import Public
-from tutelage.federation.certificates import SigningKey, fingerprint
+from tutelage.federation.certificates import SigningKey
 from tutelage.federation.codes import MaskCodec, MomentCodec, VoteCodec
 from tutelage.federation.coordinator import Coordinator, Transport
 from tutelage.federation.status import Status
 from tutelage.federation.study import NOTHING, Study, Terms, budget_of, read_public, read_study, terms_of
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import DataError, RecipeError
-from tutelage.privacy.ledger import Ledger, read_lines
-from tutelage.privacy.oracle import Released
-from tutelage.privacy.queries import Query
 from tutelage.runs import RunFolder
 from tutelage.sharing import ledger_of
-from tutelage.tasks.labels import Labelling
+from tutelage.tasks import table
+from tutelage.tasks.task import Learning, Model, Plan
 
 Array = npt.NDArray[Any]
-_SHARDS = "hospitals by node key; at each, patients by a keyed hash of their ids"
 
 
 @final
@@ -92,86 +87,50 @@ def coordinate(
     names; each hospital's own ledgers hold it to the hospital's own budgets.
     """
     terms, folder = prepared.terms, RunFolder(out).create(resume=resume)
-    status = Status(
-        folder.private, who="coordinator", study=terms.name, hospitals=len(terms.hospitals), seconds=prepared.study.seconds
-    )
+    facts = {"study": terms.name, "hospitals": len(terms.hospitals), "seconds": prepared.study.seconds}
+    status = Status(folder.private, who="coordinator", **facts)
 
     def tell(text: str) -> None:
         status.write(text)
         say(text)
 
     with folder.locked(), ledger_of(folder, budget_of(terms), ledger) as book:
-        run, task, students = terms.key, _task(prepared), _student(prepared)
-        if folder.state.get("run") not in (None, run):
+        if folder.state.get("run") not in (None, terms.key):
             raise RecipeError("`study` must be the one that this folder was begun with. Got one that was changed since instead.")
-        about = guarantees.intended(
-            task=task.name, adaptive=False, units=None, shards=_SHARDS, ledger=folder.own(book), roster=None,
-            tuned_on=prepared.study.tuned_on, plan=_plan(prepared),
+        task, students = _task(prepared), _student(prepared)
+        learning = Learning(students, students(), folder)
+        about = publication.begin(
+            folder, book, terms.key, task=task.name, adaptive=task.adaptive, plan=_plan(prepared), shards=Coordinator.shards,
+            tuned_on=prepared.study.tuned_on,
         )  # fmt: skip
-        folder.reopen()
-        folder.keep(book, run)
-        book.begin(run, plan=guarantees.planned(about))
-        folder.keep(book, run)
         journal = folder.private / "rounds"
         oracle = Coordinator(terms, prepared.key, transport, book, seconds=prepared.study.seconds, say=tell, journal=journal)
-        answers = _answers(prepared, oracle, oracle.ask(Query.inputs(prepared.asked)))
+        answers = task.ask(oracle, learning)
         tell("training the student")
-        model = students().fit(prepared.public.unlabelled(), task.lesson(answers))
+        model = task.fit(answers, learning)
         model.save(folder.release / "student")
         task.publish(folder, model, answers)
-        scores = {} if prepared.test is None else task.scores(model, answers, prepared.test, students)
-        folder.scores.write_text(json.dumps(scores, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-        document = _promise(folder, book, about, task.counts(answers))
-        folder.publish(book)
+        scores = {} if prepared.test is None else task.scores(model, answers, task.judged(prepared.test), learning)
+        plain = {str(name): score for name, score in scores.items()}
+        document = publication.publish(folder, book, about, scores=plain, counts=task.counts(answers))
         told = {"answered": oracle.answered, "remarks": oracle.remarks, **oracle.traffic.plain()}
         folder.write_inside(folder.private / "study.json", json.dumps({"terms": terms.plain(), **told}, indent=2) + "\n")
         tell("done")
-    return Finished(model, folder, document, scores, oracle.answered, oracle.remarks)
+    return Finished(model, folder, document, plain, oracle.answered, oracle.remarks)
 
 
 def _task(prepared: Prepared) -> Any:
+    """Open the task that the codec names."""
     terms = prepared.terms
-    if isinstance(terms.codec, VoteCodec):
-        return Labelling(Interview(prepared.public, terms.queries, terms.codec.classes, Aggregation("gnmax"), None))
-    if isinstance(terms.codec, MaskCodec):
-        from tutelage.tasks.masks import Masking
-
-        teachers = terms.teachers * len(terms.hospitals)
-        return Masking(prepared.public, terms.queries, Aggregation("mean"), None, terms.codec.build(), teachers)
-    raise RecipeError(
-        "`codec` must be 'votes' or 'dct' where a student is trained. Got a statistic instead: ask the Coordinator for it."
-    )
-
-
-def _answers(prepared: Prepared, oracle: Coordinator, released: Released) -> Any:
-    """Put the released answers where they belong in the pool."""
-    if isinstance(prepared.terms.codec, MaskCodec):
-        chosen, noise = np.arange(len(released)), oracle.noise_of(len(oracle.answered) or len(prepared.terms.hospitals))
-        return Answers(chosen, released.values, released.codes, noise, oracle.codec)
-    records = len(prepared.public)
-    values = np.full(records, -1, dtype=np.int64)
-    values[: len(released)] = released.values
-    return Labels(values, np.zeros(records, dtype=bool))
+    if isinstance(terms.codec, MomentCodec):
+        raise RecipeError("`codec` must be one for labels or masks where a student learns. Got a statistic instead: ask for it.")
+    name, method = ("labels", "gnmax") if isinstance(terms.codec, VoteCodec) else ("masks", "mean")
+    return table.opened(name, Plan(prepared.public, terms.queries, terms.codec.build(), Aggregation(method)))
 
 
 def _plan(prepared: Prepared) -> dict[str, Any]:
     """Describe the study in its guarantee. The ledger holds the hash."""
-    terms = prepared.terms
-    return {
-        "study": terms.key,
-        "trust": terms.trust,
-        "steps": [repr(terms.mechanism(budget_of(terms).unit))],
-        "codec": repr(terms.codec.build()),
-        "queries": terms.queries,
-        "asked": terms.public,
-        "pool": prepared.public.sha256,
-        "teachers per hospital": terms.teachers,
-        "threshold": terms.threshold,
-        "colluders": terms.colluders,
-        "hospitals": [{"name": one.name, "key": fingerprint(one.key)} for one in terms.hospitals],
-        "coordinator": fingerprint(terms.coordinator),
-        "student": repr(prepared.study.student),
-    }
+    return {**prepared.terms.told(), "pool": prepared.public.sha256, "student": repr(prepared.study.student)}
 
 
 def _student(prepared: Prepared) -> Callable[[], Any]:
@@ -197,14 +156,6 @@ def _student(prepared: Prepared) -> Callable[[], Any]:
     network = UNet(shape=tuple(arranged(prepared.public.inputs[:1]).shape[1:]), widths=section.widths)
     training = dataclasses.replace(TRAINING, steps=section.steps, augmentation=None)
     return lambda: MaskStudent(network, training=training, device="cpu", seed=section.seed)
-
-
-def _promise(folder: RunFolder, book: Ledger, about: dict[str, Any], labels: dict[str, int]) -> dict[str, Any]:
-    """Export the ledger, and write the guarantee that follows from the exported rows alone."""
-    book.export(folder.exported_book)
-    document = guarantees.guarantee(read_lines(folder.exported_book), run=book.run, about=about, labels=labels)
-    guarantees.write(document, folder.guarantee)
-    return document
 
 
 def over_the_wire(
