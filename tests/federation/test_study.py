@@ -38,23 +38,46 @@ def test_a_study_is_released_and_every_ledger_agrees(three: Consortium) -> None:
             assert [event.votes for event, _ in ledger.totals() if isinstance(event, NoisyMax)] == [TEACHERS]
 
 
-def test_a_secure_study_is_released_and_nobody_saw_a_part(four: Consortium) -> None:
-    transport = four.transport()
-    finished = four.run(transport)
-    assert finished.answered == four.names
+def everything_held(made: Consortium, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, list[Any]]:
+    """Run a secure study. Give all that its coordinator ever held, opened and on disk, and what each site wrote down."""
+    from tutelage.federation.coordinator import Coordinator
+
+    held: list[bytes] = []
+    read = Coordinator._read
+
+    def watching(self: Any, *given: Any) -> Any:
+        place, inside = read(self, *given)
+        held.append(inside)
+        return place, inside
+
+    monkeypatch.setattr(Coordinator, "_read", watching)
+    made.run()
+    held += [path.read_bytes() for path in (made.root / "run").rglob("*") if path.is_file()]
+    return b"".join(held), [np.load(next((made.root / name / "private" / "kept").glob("*-noisy.npy"))) for name in made.names]
+
+
+def test_a_secure_study_is_released_and_nobody_saw_a_part(four: Consortium, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, written = everything_held(four, monkeypatch)
     verify(four.root / "run")
     with Ledger(four.root / "hospital-1" / "private" / "patient.sqlite") as ledger:
         (event, count), *_ = ledger.totals()
     assert count == QUERIES
     assert event == Gaussian(2**0.5, four.prepared().terms.sigma)
-    held = b"".join(body for _, body in transport.received)
-    held += b"".join(path.read_bytes() for path in (four.root / "run").rglob("*") if path.is_file())
-    for place, name in enumerate(four.names):
-        noisy = np.load(next((four.root / name / "private" / "kept").glob("*-noisy.npy")))
+    assert len(held) > 4 * 8 * QUERIES * 10
+    for noisy in written:
         assert noisy.dtype == np.int64
-        for row in noisy:
-            assert row.tobytes()[:16] not in held, place
+        assert not any(row.tobytes()[:16] in held for row in noisy)
+    for name in four.names:
         assert all(path.stat().st_mode & 0o077 == 0 for path in (four.root / name / "private").rglob("*") if path.is_file())
+
+
+def test_without_masks_the_coordinator_holds_every_part(four: Consortium, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The broken twin of the test above: streams of zeros."""
+    from tutelage.federation import secure_sum
+
+    monkeypatch.setattr(secure_sum, "_stream", lambda key, count: np.zeros(count, dtype=np.uint64))
+    held, written = everything_held(four, monkeypatch)
+    assert all(row.tobytes()[:16] in held for noisy in written for row in noisy)
 
 
 def test_the_secure_sum_is_exact_on_the_grid(four: Consortium, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +148,11 @@ def test_a_site_that_fails_is_charged_gives_nothing_and_says_nothing_private(tru
     assert "hospital-1" not in finished.answered
     assert made.charged(0, "patient") == made.charged(0, "institution") == QUERIES
     assert not any(b"secret" in body for _, body in transport.received)
-    assert len([text for text in finished.remarks if "hospital-1 refused" in text]) == 1
+    assert [text for text in finished.remarks if "hospital-1 must be able to answer" in text and "ValueError" not in text]
+    log = made.root / "hospital-1" / "private" / "failures.log"
+    assert "ValueError" in log.read_text(encoding="utf-8")
+    assert "secret" not in log.read_text(encoding="utf-8")
+    assert log.stat().st_mode & 0o077 == 0
 
 
 def test_neither_ledger_is_charged_where_one_has_no_room(three: Consortium) -> None:
@@ -189,7 +216,7 @@ def test_a_full_disk_at_a_site_gives_nothing(three: Consortium, monkeypatch: pyt
     monkeypatch.setattr(Sealed, "store", full)
     finished = three.run()
     assert finished.answered == ["hospital-2", "hospital-3"]
-    assert [text for text in finished.remarks if "hospital-1 failed with OSError" in text]
+    assert [text for text in finished.remarks if "hospital-1 must be able to answer" in text]
 
 
 def test_two_coordinators_do_not_share_a_folder(three: Consortium) -> None:
@@ -427,6 +454,7 @@ def test_what_would_leave_is_said_without_reading_anything(three: Consortium) ->
     three.run()
     kept = np.load(next((three.root / "hospital-1" / "private" / "kept").glob("*-votes.npy")))
     assert kept.nbytes == TEACHERS * QUERIES
+    assert "was answered before" in would_leave(three.root / "hospital-1" / "policy.toml", terms)[-1]
     three.rewrite("hospital-1/policy.toml", ("min_hospitals = 2", "min_hospitals = 3"))
     assert "nothing would leave: at least 3 hospitals" in would_leave(three.root / "hospital-1" / "policy.toml", terms)[-1]
 

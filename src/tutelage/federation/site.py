@@ -164,11 +164,26 @@ class Site:
                 )
             inputs = self._inputs(terms, letter)
             self._charge(terms)
-            made(inputs).store(path)
+            self._made(path, inputs, made)
         if not self._given(terms):
             with self._ledgers() as ledgers:
                 ledgers["patient"].begin(terms.key, plan=terms.key)
                 ledgers["patient"].note(given=terms.key)
+
+    def _made(self, path: Path, inputs: Array, made: Callable[[Array], Sealed]) -> None:
+        """Act and keep. Whatever fails here says one thing to the outside: which failure it was may depend on private records."""
+        try:
+            made(inputs).store(path)
+            return
+        except Exception as error:
+            said = str(error) if isinstance(error, Error) else type(error).__name__
+        # Raised outside the handler: the failed step's frames hold private values.
+        with (self.private / "failures.log").open("a", encoding="utf-8") as log:
+            os.fchmod(log.fileno(), 0o600)
+            log.write(f"{said}\n")
+        raise FederationError(
+            f"{self.policy.name} must be able to answer. Got a failure instead, which its own failures.log names."
+        )
 
     def _given(self, terms: Terms) -> bool:
         with self._ledgers() as ledgers:
@@ -250,6 +265,8 @@ class Site:
             self.policy.check(terms, self.key.public, self.folder)
         except HospitalRefused as refusal:
             return [*said, f"nothing would leave: {refusal}"]
+        if self._given(terms):
+            return [*said, "this study was answered before: the same bytes would leave again while they are kept, at no cost"]
         with self._ledgers() as ledgers:
             for name, ledger in ledgers.items():
                 event = terms.event(ledger.budget.unit)

@@ -299,7 +299,8 @@ def described(terms: Terms) -> list[str]:
     return [
         f"study «{terms.name}», key {terms.key[:16]}, signed by {fingerprint(terms.coordinator)}",
         f"asks {terms.teachers} local places {terms.queries:,} times: {terms.codec.meaning()}; {who}",
-        f"noise N(0, {terms.sigma:g}²) on every number of the sum over {terms.threshold} to {len(terms.hospitals)} hospitals",
+        f"noise N(0, {terms.sigma:g}²) on every number of the sum",
+        f"{terms.threshold} of {len(terms.hospitals)} hospitals must answer, {terms.colluders} may collude with the coordinator",
         f"promises ε = {promise.epsilon:g} at δ = {promise.delta:g} for one {promise.unit}",
         f"codec key {terms.codec.key}",
         f"task key {terms.codec.task}",
