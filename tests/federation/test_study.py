@@ -485,3 +485,18 @@ def test_whoever_learns_from_a_curator_learns_from_hospitals(three: Consortium, 
         assert outcome.guarantee["plan"]["study"] == prepared.terms.key
     assert verify(tmp_path / "learned").events == QUERIES
     assert all(one.agrees for one in check_hospital(three.root / "hospital-1", [tmp_path / "learned"]))
+
+
+def test_the_overview_shows_phases_and_budgets_and_no_data(three: Consortium) -> None:
+    from tutelage.federation.overview import overview
+    from tutelage.federation.status import Status
+
+    Status(three.root / "hospital-1" / "private", who="hospital-1").write("waiting for a study")
+    three.run()
+    rows = {row["who"]: row for row in overview(three.root)}
+    assert set(rows) == {"hospital-1", "coordinator"}
+    assert rows["coordinator"]["phase"] == "done"
+    assert "patient: ε 8 of 8 spent" in rows["hospital-1"]["budget_left"]
+    assert "study: ε 8 of 8 spent" in rows["coordinator"]["budget_left"]
+    with pytest.raises(Error, match="must hold a participant that was started"):
+        overview(three.root / "hospital-2" / "data")

@@ -49,14 +49,14 @@ def up(
 
 
 @contextmanager
-def started(root: Path, names: list[str], *, seconds: float, say: Say) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+def started(root: Path, names: list[str], *, seconds: float, say: Say, patience: float = 300.0) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Run `tutelage hospital` for each, and end them afterwards."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
         for name in names:
             running[name] = start_hospital(root / name, seconds=seconds)
         say(f"started {len(names)} hospitals, each a process of its own")
-        _wait(root, running, say)
+        _wait(root, running, say, patience)
         yield running
     finally:
         for process in running.values():
