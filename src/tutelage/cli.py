@@ -20,6 +20,7 @@ from tutelage.console import emit as _emit
 from tutelage.console import say as _say
 from tutelage.console import table as _table
 from tutelage.console import warn as _warn
+from tutelage.federation import commands as federated
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
 
@@ -35,6 +36,9 @@ reproduce_app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Recompute the field's published tables: published, honest, ours."
 )
 app.add_typer(reproduce_app, name="reproduce")
+app.add_typer(federated.federation_app, name="federation")
+app.command()(federated.hospital)
+app.command()(federated.coordinate)
 
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's files (or where to download them).")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda: where networks learn.")]
@@ -397,7 +401,13 @@ def verify(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Check a release: its files, its ledger, and ε again by another accountant (dp-accounting). Several also together."""
+    """Check a release: its files, its ledger, and ε again by another accountant (dp-accounting). Several also together.
+
+    Hospitals' folders may stand beside the release of a study: their ledgers are checked, and held to it.
+    """
+    if any((folder / "private" / "institution.sqlite").is_file() for folder in folders):
+        federated.verify_hospitals(folders, as_json=as_json)
+        return
     from tutelage.verification import verify as check
     from tutelage.verification import verify_together
 
