@@ -32,6 +32,7 @@ from tutelage.report.page import report
 from tutelage.transfer import Outcome, transfer
 
 if TYPE_CHECKING:
+    from tutelage.audits.audit import audit
     from tutelage.recipes.recipe import Recipe
     from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent
@@ -48,6 +49,7 @@ _LATER = {
     "SpreadingStudent": "tutelage.students.spreading",
     "SupervisedStudent": "tutelage.students.supervised",
     "Uncertain": "tutelage.students.questions",
+    "audit": "tutelage.audits.audit",
     "verify": "tutelage.verification",
 }
 
@@ -96,6 +98,7 @@ __all__ = [
     "Unsealed",
     "Votes",
     "__version__",
+    "audit",
     "report",
     "transfer",
     "verify",
