@@ -17,7 +17,7 @@ from tutelage import manifest
 from tutelage.data.provenance import SHOWN
 from tutelage.guarantee import EXCEPTED, INTENDED, SCHEMA, opened_with, planned, protects, statement, warned
 from tutelage.privacy.errors import Error, LedgerError
-from tutelage.privacy.events import NonPrivate, Sampled
+from tutelage.privacy.events import NonPrivate, Reserved, Sampled
 from tutelage.privacy.files import read_json, reading
 from tutelage.privacy.ledger import SCHEMA as LEDGER_SCHEMA
 from tutelage.privacy.ledger import Entry, charges
@@ -222,9 +222,10 @@ def _check_sampled(rows: list[Entry], adjacency: Adjacency) -> None:
             plans.setdefault(row.body["run"], set()).add(row.body["plan"])
         for event, _ in charges([row]):
             runs.add(run := row.body["run"])
-            sampled |= isinstance(event, Sampled)
-            if isinstance(event, Sampled) and proved[event.sampler] != adjacency:
-                raise LedgerError(f"a sampled event must be proved for {adjacency} books. Got {event.sampler!r} instead.")
+            sampled |= isinstance(event, (Sampled, Reserved))
+            inner = event.event if isinstance(event, Reserved) else event
+            if isinstance(inner, Sampled) and proved[inner.sampler] != adjacency:
+                raise LedgerError(f"a sampled event must be proved for {adjacency} books. Got {inner.sampler!r} instead.")
             if sampled and not isinstance(event, NonPrivate) and (len(runs) > 1 or len(plans.get(run, ())) > 1):
                 raise LedgerError(
                     f"sampled events must be in a book of one run with one plan. Got another at row {row.seq} instead."

@@ -45,7 +45,7 @@ from tutelage.privacy.entries import (
     starts,
 )
 from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
-from tutelage.privacy.events import Event, NonPrivate, Sampled, from_record, to_record
+from tutelage.privacy.events import Event, NonPrivate, Reserved, Sampled, from_record, to_record
 from tutelage.privacy.files import parse_json, write_whole
 from tutelage.privacy.head import HeadFile
 from tutelage.privacy.place import Place
@@ -96,8 +96,11 @@ class Ledger:
 
     # ── what callers do ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def charge(self, event: Event, *, count: int = 1) -> None:
-        """Write down what is about to happen, or refuse. On return the row is on disk."""
+    def charge(self, event: Event, *, count: int = 1, reservation: str | None = None) -> None:
+        """Write down what is about to happen, or refuse. On return the row is on disk.
+
+        A `reservation` is the name of rounds that are charged before the first of them: it is written in the same transaction.
+        """
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count <= _COUNT:
             raise RecipeError(f"`count` must be a whole number ≥ 0, at most 2^53. Got {count!r} instead.")
         if count == 0:
@@ -117,6 +120,15 @@ class Ledger:
                 "INSERT INTO totals VALUES (?, ?, ?) ON CONFLICT (run, event) DO UPDATE SET count = count + excluded.count",
                 (self.run, canonical(to_record(event)), int(count)),
             )
+            if reservation is not None:
+                self._append("note", {"reservation": reservation, "begun": 0, "run": self.run})
+
+    def begun(self, reservation: str) -> int | None:
+        """Count the rounds of a reservation that may have been used. None where there is no such reservation of this run."""
+        with self._guarded():
+            rows = (row.body for row in self._entries() if row.kind == "note" and row.body.get("run") == self.run)
+            found = [int(body["begun"]) for body in rows if body.get("reservation") == reservation]
+        return max(found, default=None)
 
     def begin(self, run: str, *, plan: str) -> None:
         """Write down that a run starts with a plan: hashes, both public. Rows written from here on name the run.
@@ -370,6 +382,8 @@ class Ledger:
 
     def _check_sampler(self, event: Event) -> None:
         """Refuse a sampled event whose amplification is proved for the other kind of neighbours."""
+        if isinstance(event, Reserved):
+            event = event.event
         if isinstance(event, Sampled):
             proved = Adjacency.ADD_REMOVE if event.sampler == "poisson" else Adjacency.REPLACE_ONE
             if self.budget.adjacency != proved:
@@ -377,7 +391,7 @@ class Ledger:
 
     def _check_alone(self, pairs: list[tuple[Event, int]]) -> None:
         """Refuse a second run, or a second plan, where sampled events are: no theorem covers what is chosen after answers."""
-        if any(isinstance(event, Sampled) for event, _ in pairs):
+        if any(isinstance(event, (Sampled, Reserved)) for event, _ in pairs):
             runs = {run for (run,) in self._db.execute("SELECT DISTINCT run FROM totals")} | {self.run}
             plans = {plan for run, plan in starts(self._entries()) if run == self.run}
             if len(runs) > 1 or len(plans) > 1:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, final
@@ -22,10 +22,12 @@ import numpy.typing as npt
 from scipy import special
 
 from tutelage.privacy.accounting import positive
-from tutelage.privacy.bounds import Binary, Bound, OneHot
+from tutelage.privacy.bounds import Ball, Binary, Bound, OneHot, Orthant, Stacked
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.events import Event, Gaussian, Laplace, NoisyMax, SmoothRelease, SparseVector, Threshold
+from tutelage.privacy.queries import Form
 from tutelage.privacy.sealed import _KEY, Sealed
+from tutelage.privacy.sums import Block, GridSum, Shape
 from tutelage.privacy.units import Adjacency, Unit
 
 Array = npt.NDArray[Any]
@@ -37,6 +39,7 @@ _FINENESS = 20  # the grid's step is about scale/2^20: finer than any use, coars
 _BLOCK = 1 << 20  # numbers that are drawn, or clipped, at once
 _ABREAST = 1 << 25  # numbers that all threads clip at once: a ballot as large as a volume is clipped by few of them
 _MIN_SHARE_SCALE = 32.0  # in grid steps; below it the sum of several rounded noises is not yet Gaussian enough to prove
+_PRODUCT_FINENESS = 22  # the same for sums of products, whose factors have half as many digits each
 _LARGEST = 2.0**45  # of a mechanism's scale; noise of up to twice as many grid steps is drawn, far inside 64 bits
 
 
@@ -112,6 +115,14 @@ def _exact_magnitude(value: int, guess: int, tail: Callable[[Any, Any], Any], bi
     return high
 
 
+def drawn_member(population: int) -> Sealed:
+    """Draw one of `population` teachers evenly, from the operating system's generator. Who it is stays sealed."""
+    most = 2**63 - 2**63 % population  # beyond, the first ones would be likelier
+    while (word := int.from_bytes(os.urandom(8), "big") >> 1) >= most:
+        pass
+    return Sealed(np.asarray(word % population))
+
+
 # ── the shape every mechanism has ─────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -133,14 +144,29 @@ def _check_scale(**named: float) -> None:
             raise RecipeError(f"`{name}` must be a finite number > 0, from 2^-45 to 2^45. Got {value!r} instead.")
 
 
-def _open_ballots(ballots: Sealed, bound: Bound, teachers: int | None, step: float) -> Array:
+def _total(ballots: Sealed | Iterable[Sealed], bound: Bound, teachers: int | None, step: float) -> Integers:
+    """Clip and sum ballots (teachers, queries, dimension), which may come in blocks of some teachers."""
+    blocks, total, count = [ballots] if isinstance(ballots, Sealed) else ballots, None, 0
+    whole = isinstance(ballots, Sealed)
+    for block in blocks:
+        opened = _open_ballots(block, bound, teachers if whole else None, step, several=teachers or 1)
+        part = _grid_sum(opened, bound, step)
+        if total is not None and total.shape != part.shape:
+            raise DataError(f"`ballots` must have one shape in all blocks. Got {part.shape} after {total.shape} instead.")
+        total, count = part if total is None else total + part, count + len(opened)
+    if total is None or (teachers is not None and count != teachers):
+        raise DataError(f"`ballots` must come from {teachers or 'at least 1'} teachers. Got {count} instead.")
+    return total
+
+
+def _open_ballots(ballots: Sealed, bound: Bound, teachers: int | None, step: float, *, several: int = 1) -> Array:
     """Open ballots (teachers, queries, dimension) after their public shape has been checked."""
     shape = ballots.shape
     if len(shape) != 3 or shape[2] != bound.dimension:
         raise DataError(f"`ballots` must have the shape (teachers, queries, {bound.dimension}). Got {shape} instead.")
     if shape[0] < 1 or (teachers is not None and shape[0] != teachers):
         raise DataError(f"`ballots` must come from {teachers or 'at least 1'} teachers. Got {shape[0]} instead.")
-    if shape[0] * bound.radius(math.inf) / step > 2.0**62:
+    if max(shape[0], several) * bound.radius(math.inf) / step > 2.0**62:
         raise RecipeError(f"the noise must not be so small beside the bound that {shape[0]} ballots overflow 64 bits.")
     return _real(ballots._open(_KEY))
 
@@ -184,7 +210,8 @@ def _grid_sum(ballots: Array, bound: Bound, step: float) -> Integers:
 
 def _charged(bound: Bound, sensitivity: float) -> float:
     """Charge what floats can add: a clipped vector may exceed its norm by dimension·2^-52, less than one part in 2^24."""
-    return sensitivity if isinstance(bound, (OneHot, Binary)) else sensitivity * (1 + 2.0**-24)
+    each = bound.each if isinstance(bound, Stacked) else bound
+    return sensitivity if isinstance(each, (OneHot, Binary)) else sensitivity * (1 + 2.0**-24)
 
 
 # ── arg-max of votes ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -352,12 +379,11 @@ class NoisyMean:
         """One Gaussian answer."""
         return Gaussian(_charged(self.bound, self.bound.sensitivity(self.adjacency, unit=self.unit)), float(self.sigma))
 
-    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
-        """Give means (queries, dimension), or with share < 1 one party's noisy sum on the grid."""
+    def contribute(self, ballots: Sealed | Iterable[Sealed], *, share: float = 1.0) -> Array:
+        """Give means (queries, dimension), or with share < 1 one party's noisy sum on the grid. Blocks of teachers are summed."""
         step = _step(self.sigma)
         share = _share(share, self.sigma / step)
-        opened = _open_ballots(ballots, self.bound, self.teachers if share == 1 else None, step)
-        total = _grid_sum(opened, self.bound, step)
+        total = _total(ballots, self.bound, self.teachers if share == 1 else None, step)
         noisy = total + rounded_gaussian(self.sigma / step * math.sqrt(share), total.shape)
         return noisy if share < 1 else self._mean(noisy)
 
@@ -367,6 +393,87 @@ class NoisyMean:
 
     def _mean(self, noisy: Array) -> Array:
         return np.asarray(noisy * _step(self.sigma) / self.teachers)
+
+
+@final
+@dataclass(frozen=True)
+class NoisySum:
+    """Release a sum over records of a public function of each, with N(0, sigma²) on every coordinate.
+
+    What the rows of one place (a teacher, a shard) add is clipped jointly: a grouped sum as one vector of length ≤ norm, a Gram
+    matrix by Σ‖f‖² ≤ norm², outer products by Σ‖l‖·‖r‖ ≤ norm. Formal guarantee: each query is Δ/σ-Gaussian DP with Δ the
+    diameter of what one place can add, 2·norm, or √2·norm where nothing is negative, or √2·norm² for Gram matrices (the sum of
+    two Gram matrices has no negative inner product), times the places that a unit reaches.
+    """
+
+    form: Form
+    width: int
+    norm: float
+    sigma: float
+    places: int
+    groups: int = 1
+    right: int = 1
+    nonnegative: bool = False
+    unit: Unit = _RECORD
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        _check_scale(sigma=self.sigma, places=self.places, norm=self.norm)
+        for name in ("width", "places", "groups", "right"):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {getattr(self, name)!r} instead.")
+        if self.form not in (Form.SUM, Form.GROUPED, Form.GRAM, Form.OUTER):
+            raise RecipeError(f"`form` must be 'sum', 'grouped', 'gram' or 'outer'. Got {self.form!r} instead.")
+        if self.groups > 1 and self.form not in (Form.GROUPED, Form.GRAM):
+            raise RecipeError(f"`groups` must be 1 for {self.form!s} sums. Got {self.groups} instead.")
+        if self.right > 1 and self.form != Form.OUTER:
+            raise RecipeError(f"`right` must be 1 but for outer products. Got {self.right} instead.")
+        if self.nonnegative and self.form in (Form.GRAM, Form.OUTER):
+            raise RecipeError(f"`nonnegative` must be false for {self.form!s} sums, where nothing follows. Got true instead.")
+        assert self._shape
+        self.event()
+
+    @property
+    def bound(self) -> Bound:
+        """Give the set that holds all that one place can add."""
+        if self.form == Form.GRAM:  # as far apart as vectors without negative parts: tr(AB) ≥ 0 for both
+            return Orthant(self.groups * self.width**2, self.norm**2)
+        dimension = self.width * (self.right if self.form == Form.OUTER else self.groups)
+        return Orthant(dimension, self.norm) if self.nonnegative else Ball(dimension, self.norm)
+
+    @property
+    def sensitivity(self) -> float:
+        """Bound how far one unit moves the sum."""
+        return _charged(self.bound, self.bound.sensitivity(self.adjacency, unit=self.unit))
+
+    def event(self) -> Event:
+        """One Gaussian answer, however many numbers it has."""
+        return Gaussian(self.sensitivity, float(self.sigma))
+
+    @property
+    def _shape(self) -> Shape:
+        product = self.form in (Form.GRAM, Form.OUTER)
+        step = 2.0 ** (math.floor(math.log2(self.sigma)) - (_PRODUCT_FINENESS if product else _FINENESS))
+        if product:  # the root of the step is a step of both factors: a power of two as well
+            step = 4.0 ** math.floor(math.log2(step) / 2)
+        return Shape(self.form, self.width, self.norm, self.places, step, self.groups, self.right, self.nonnegative)
+
+    def contribute(self, blocks: Iterable[Block]) -> Array:
+        """Give the noisy sum: (width,), (groups, width), (groups, width, width), (width, width) or (width, right)."""
+        summed = GridSum(self._shape)
+        for block in blocks:
+            places, left = (_real(part._open(_KEY)) for part in (block.places, block.left))
+            groups, right = (None if part is None else _real(part._open(_KEY)) for part in (block.groups, block.right))
+            summed.add(places, left, groups, right)
+        total, unit = summed.total, self._shape.unit
+        flat = total.reshape(-1)
+        for start in range(0, flat.size, _BLOCK):  # in place: a Gram matrix may fill half of the memory
+            part = flat[start : start + _BLOCK]
+            part += rounded_gaussian(self.sigma / unit, part.shape)
+        noisy = total * unit
+        if self.form == Form.GRAM:  # after the noise: two independent draws for one number are averaged
+            noisy = (noisy + noisy.swapaxes(-1, -2)) / 2
+        return np.asarray(noisy)
 
 
 @final

@@ -23,6 +23,7 @@ _EVENTS = {
     "prices of the noise on the threshold and on the comparisons with it.",
     "SmoothRelease": "one number was released with normal noise, `sigma` times as large as the number's smooth sensitivity, "
     "which `beta` smooths.",
+    "Reserved": "all rounds of a conversation, each on a secret part of the data, were paid for together before the first.",
     "Sampled": "the event inside ran on a secret part of the data, drawn anew each time. `rate` is the share that is drawn.",
     "NonPrivate": "somebody looked at a private value without noise. No ε holds from there on.",
 }
