@@ -64,7 +64,7 @@ def test_a_charge_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_pure_noise_is_played_too_and_what_is_unknown_is_not() -> None:
-    game = play(LNMax(10, 0.1, teachers=100), 10, 1e-5, releases=4000)
+    game = play(LNMax(10, 0.4, teachers=100), 10, 1e-5, releases=4000)
     assert game is not None
     assert not game.refuted
     assert 0 < game.epsilon < game.charged.epsilon

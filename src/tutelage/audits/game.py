@@ -25,6 +25,7 @@ from tutelage.privacy.budget import Budget
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.ledger import Ledger
 from tutelage.privacy.mechanisms import GNMax, LNMax, Mechanism, NoisyMean
+from tutelage.privacy.queries import Query
 from tutelage.privacy.sealed import Sealed
 
 Array = npt.NDArray[Any]
@@ -112,7 +113,7 @@ def charged(mechanism: Mechanism, ballots: Array, queries: int, delta: float) ->
     budget = Budget(_ENOUGH, delta) if unit is None else Budget(_ENOUGH, delta, unit)
     with tempfile.TemporaryDirectory() as place, Ledger(Path(place) / "ledger.sqlite", budget) as ledger:
         curator = Curator(_Given(ballots), _AsGiven(_bound(mechanism)), mechanism, ledger)
-        curator.codes(np.arange(queries, dtype=np.float64)[:, None])
+        curator.ask(Query.inputs(np.arange(queries, dtype=np.float64)[:, None]))
         return cost(ledger.totals(), delta)
 
 
