@@ -32,7 +32,7 @@ def check(private: Any, public: Any, test: Any, *, teachers: Any, student: Any, 
 
 
 #: What may lie under `private/` of a run that was killed before it opened its ledger.
-_BEGUN = ("release", "run.lock", "book.sqlite.lock", "scans")
+_BEGUN = ("release", "run.lock", "book.sqlite.lock", "scans", "canaries.npz")
 
 
 def check_place(out: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = ()) -> None:

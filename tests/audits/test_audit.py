@@ -14,6 +14,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import tutelage as tt
 from tutelage.audits.audit import audit, examine, exit_code
+from tutelage.audits.canaries import declare, enter
 from tutelage.audits.foreign import inspect
 from tutelage.audits.pipeline import Pipeline, of_callable
 from tutelage.audits.verdict import Claim
@@ -257,6 +258,68 @@ def test_a_run_without_a_recipe_needs_a_pipeline(finished: Path, tmp_path: Path)
     shutil.rmtree(copy / "private")
     with pytest.raises(RecipeError, match="`out` must be a folder where RUN is a release"):
         audit(copy)
+
+
+class Remembered:
+    """A segmentation model that knows the masks it learned, and guesses the mean of them elsewhere."""
+
+    def __init__(self, private: Private) -> None:
+        held = private.units != ""
+        self.masks = {row.tobytes(): mask for row, mask in zip(private.inputs[held], private.targets[held], strict=True)}
+        self.mean = private.targets[held].mean(axis=0)
+
+    def probabilities(self, inputs: np.ndarray) -> np.ndarray:
+        known = [0.5 * self.masks.get(row.tobytes(), self.mean) + 0.5 * self.mean for row in inputs]
+        return np.stack(known)
+
+
+def test_masks_are_attacked_by_volume() -> None:
+    rng = np.random.default_rng(0)
+    masks = np.zeros((60, 12, 12), dtype=np.float32)
+    for mask, (top, left) in zip(masks, rng.integers(1, 6, (60, 2)), strict=True):
+        mask[top : top + 5, left : left + 5] = 1
+    private = Private.of(rng.random((60, 12, 12)).astype(np.float32), masks)
+    found = examine(of_callable(Remembered, private, classes=0), EIGHT, shadows=8, canaries=20)
+    assert found.refuted
+    assert "shifted" in found.canaries
+    assert set(found.curves) == {"LiRA, fixed variance", "mean cross-entropy", "Dice"}
+    assert found.curves["LiRA, fixed variance"].auc > 0.99
+
+
+def test_a_run_with_canaries_of_its_own_is_bounded_by_its_coins(tmp_path: Path) -> None:
+    inputs, labels = records()
+    private, public = Private.of(inputs[:600], labels[:600]), tt.Public.of(inputs[700:900])
+    canaries, rest = declare("mislabelled", private, 60, classes=10)
+    out = tmp_path / "run"
+    full = enter(rest, canaries, out)
+    assert stat.S_IMODE((out / "private" / "canaries.npz").stat().st_mode) == 0o600
+    assert full.places == 660
+    given: dict[str, Any] = {
+        "codec": tt.Votes(10),
+        "budget": tt.Budget(8.0, 1e-5),
+        "shards": 20,
+        "queries": 30,
+        "controls": False,
+    }
+    tt.transfer(
+        full,
+        public,
+        teachers=tt.EstimatorTeachers("neighbours"),
+        student=lambda: tt.SupervisedStudent("neighbours"),
+        out=out,
+        **given,
+    )
+    assert np.array_equal(enter(rest, canaries, out).units, full.units)  # the coins are thrown once
+    with pytest.raises(RecipeError, match="those that this run began with"):
+        enter(rest, declare("blank", private, 60, classes=10)[0], out)
+    found = audit(out, pipeline=line(nearest), shadows=0)
+    assert [bound.method for bound in found.bounds] == ["one run", "one run, Gaussian"]
+    assert sum((found.bounds[0].members, found.bounds[0].others)) == 60
+    assert not found.refuted
+    assert found.bounds[0].epsilon < 1
+    (out / "private" / "canaries.npz").write_bytes(b"nothing")
+    with pytest.raises(DataError, match=r"`canaries.npz` must be"):
+        audit(out, pipeline=line(nearest), shadows=0)
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.audits import foreign, lira, rmia, scores
-from tutelage.audits.bounds import ALARM, two_sample
-from tutelage.audits.canaries import Canaries, declare
+from tutelage.audits.bounds import ALARM, Bound, one_run, one_run_gaussian, two_sample
+from tutelage.audits.canaries import Canaries, declare, entered
 from tutelage.audits.game import play
 from tutelage.audits.pipeline import Pipeline, of_recipe
 from tutelage.audits.roc import Roc
@@ -66,10 +67,13 @@ def audit(
     place = _place(folder, out)
     line = pipeline or _repeated(folder, data, device=device, engine=engine)
     claim = Claim.of(read_json(folder.guarantee, "guarantee"))
+    coins = own_coins(folder, line, claim.delta, alarm=alarm / 2)
     found = examine(
-        line, claim, shadows=shadows, canaries=canaries, kind=kind, folder=place / "shadows", alarm=alarm, seed=seed,
-        unverified=_unverified(folder), progress=progress or silent, say=say,
+        line, claim, shadows=shadows, canaries=canaries, kind=kind, folder=place / "shadows", alarm=alarm / 2 if coins else alarm,
+        seed=seed, unverified=_unverified(folder), progress=progress or silent, say=say,
     )  # fmt: skip
+    if coins:
+        found = replace(found, bounds=(*found.bounds, *coins), alarm=alarm)
     found.write(place)
     return found
 
@@ -146,6 +150,25 @@ def attacked(signals: Signals, canaries: Canaries, line: Pipeline) -> dict[str, 
     for one, score in scores.SCORES.items():
         found[one] = np.stack([score(each, labels) for each in said])
     return found
+
+
+def own_coins(folder: RunFolder, line: Pipeline, delta: float, *, alarm: float = ALARM) -> tuple[Bound, ...]:
+    """Bound ε by the canaries of the run itself, where some were entered (audits.canaries.enter).
+
+    These figures follow from the release and from coins that were thrown for the audit: they may leave.
+    """
+    path = folder.private / "canaries.npz"
+    if not path.is_file() or not line.classes:
+        return ()
+    some, inside = entered(path)
+    stored = next((one for one in sorted(folder.release.glob("student.*"))), None)
+    if stored is None:
+        return ()
+    said = line.observed(foreign.load(stored), some.inputs[some.first], some.targets[some.first])
+    score = scores.loss(said, np.asarray(some.targets)[some.first])
+    if not inside.any() or inside.all():
+        return ()
+    return tuple(bound(score[inside], score[~inside], delta, alarm=alarm / 2) for bound in (one_run, one_run_gaussian))
 
 
 def _of_model(

@@ -6,7 +6,10 @@ out leaves its place on the roster empty: the two data sets are neighbours, and 
 
 from __future__ import annotations
 
+import os
+import secrets
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, final, get_args
 
 import numpy as np
@@ -98,3 +101,37 @@ def halves(models: int, canaries: int, *, seed: int = 0) -> Array:
         raise RecipeError(f"`shadows` must be an even number ≥ 4: each canary is in half of them. Got {models!r} instead.")
     chance = np.random.default_rng([seed, 29])
     return np.asarray(np.argsort(chance.random((models, canaries)), axis=0) < models // 2)
+
+
+def enter(private: Private, canaries: Canaries, out: str | os.PathLike[str]) -> Private:
+    """Add canaries to the records of a run that is about to start in `out`, each by a secret fair coin of its own.
+
+    The coins are kept in OUT/private/canaries.npz: a run that goes on has the same ones, and an audit of this one run reads them.
+    """
+    folder = Path(out) / "private"
+    path = folder / "canaries.npz"
+    if path.is_file():
+        kept, inside = entered(path)
+        if not all(np.array_equal(getattr(kept, name), getattr(canaries, name)) for name in ("inputs", "targets", "units")):
+            raise RecipeError("`canaries` must be those that this run began with. Got others instead.")
+        return private.including(canaries, inside)
+    inside = np.array([secrets.randbits(1) for _ in canaries.ids], dtype=bool)
+    full = private.including(canaries, inside)  # what it refuses is not written
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        told = {name: getattr(canaries, name) for name in ("inputs", "targets", "units")}
+        np.savez_compressed(file, inside=inside, kind=np.asarray(canaries.kind), **told)
+    return full
+
+
+def entered(path: Path) -> tuple[Canaries, Array]:
+    """Read a run's canaries, and which of them took part."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            made = Canaries(file["inputs"], file["targets"], file["units"], str(file["kind"]))
+            inside = np.asarray(file["inside"], dtype=bool)
+    except (OSError, ValueError, KeyError, EOFError):
+        raise DataError("`canaries.npz` must be what a run wrote about its canaries. Got another file instead.") from None
+    if inside.shape != made.ids.shape:
+        raise DataError("`canaries.npz` must say of every canary whether it took part. Got another file instead.")
+    return made, inside
