@@ -33,8 +33,7 @@ def inspect(
     a random half of one set, and not two sets from different places. The first score, the loss, was chosen beforehand.
     """
     began = time.perf_counter()
-    (inside, inner), (outside, outer) = _read(members, "members"), _read(others, "non_members")
-    _check_apart(inside, outside)
+    (inside, inner), (outside, outer) = checked_apart(members, others)
     count = classes or int(max(inner.max(), outer.max())) + 1
     said = [(probabilities(model, inputs, count), labels) for inputs, labels in ((inside, inner), (outside, outer))]
     curves = {name: Roc.of(*(score(*one) for one in said)) for name, score in scores.SCORES.items()}
@@ -49,6 +48,13 @@ def inspect(
     told = f"{len(inside):,} members and {len(outside):,} non-members of one model, as they are"
     taken = time.perf_counter() - began
     return Verdict(claim=claim, bounds=bounds, curves=curves, canaries=told, alarm=alarm, seconds=taken, rows=rows)
+
+
+def checked_apart(members: Records, others: Records) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Read both sides, or refuse them: too few, or one record on both."""
+    inside, outside = _read(members, "members"), _read(others, "non_members")
+    _check_apart(inside[0], outside[0])
+    return inside, outside
 
 
 def _read(records: Records, name: str) -> tuple[Array, Array]:
