@@ -106,6 +106,12 @@ def test_a_run_is_audited_and_nothing_leaves_private(finished: Path) -> None:
     assert lines == []  # every shadow run was kept
 
 
+def test_a_run_that_answered_fewer_questions_is_played_by_what_was_charged(finished: Path) -> None:
+    found = audit(finished, shadows=0)
+    assert found.queries == found.game.queries == 60
+    assert found.game.charged.mu == pytest.approx(found.claim.mu)
+
+
 def test_half_the_noise_is_caught_by_the_command(
     finished: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,6 +20,7 @@ from tutelage.audits.roc import Roc
 from tutelage.audits.shadows import Say, Shadows, Signals
 from tutelage.audits.verdict import Claim, Verdict
 from tutelage.privacy.errors import Error, RecipeError
+from tutelage.privacy.events import to_record
 from tutelage.privacy.files import read_json
 from tutelage.runs import RunFolder
 from tutelage.telling import Progress, silent
@@ -67,6 +68,7 @@ def audit(
     place = _place(folder, out)
     line = pipeline or _repeated(folder, data, device=device, engine=engine)
     claim = Claim.of(read_json(folder.guarantee, "guarantee"))
+    line = replace(line, queries=_answered(line, claim) or line.queries)
     coins = own_coins(folder, line, claim.delta, alarm=alarm / 2)
     found = examine(
         line, claim, shadows=shadows, canaries=canaries, kind=kind, folder=place / "shadows", alarm=alarm / 2 if coins else alarm,
@@ -152,6 +154,14 @@ def attacked(signals: Signals, canaries: Canaries, line: Pipeline) -> dict[str, 
     return found
 
 
+def _answered(line: Pipeline, claim: Claim) -> int:
+    """Count the answers that the guarantee's ledger charged for this mechanism: fewer than asked where the budget ended."""
+    if line.mechanism is None or claim.document is None:
+        return 0
+    wanted = to_record(line.mechanism.event())
+    return sum(int(one["count"]) for one in claim.document["events"] if {**one, "count": 0} == {**wanted, "count": 0})
+
+
 def own_coins(folder: RunFolder, line: Pipeline, delta: float, *, alarm: float = ALARM) -> tuple[Bound, ...]:
     """Bound ε by the canaries of the run itself, where some were entered (audits.canaries.enter).
 
@@ -211,7 +221,7 @@ def _unverified(folder: RunFolder) -> str:
     from tutelage.verification import verify
 
     try:
-        verify(folder.release)
+        verify(folder.root)
     except Error as error:
         return str(error)
     return ""

@@ -97,7 +97,7 @@ def of_recipe(recipe: Recipe, data: str | Path | None = None, *, device: str = "
         f"recipe {recipe.sha256}",
         None if recipe.about_masks else test,
         _mechanism(recipe, bound) if known else None,
-        recipe.aggregation.queries,
+        recipe.aggregation.answers or recipe.aggregation.queries,  # after a test, as many as the budget was planned for
         run.is_benchmark(recipe),
     )
 
