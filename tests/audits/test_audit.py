@@ -334,3 +334,45 @@ def test_the_demo_with_sixteen_shadow_runs(tmp_path: Path) -> None:
     found = audit(folder, shadows=16, canaries=20)
     assert not found.refuted
     assert found.seconds < 180
+
+
+def test_a_recipe_for_masks_is_repeated_with_shifted_masks(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    text = """
+name = "tiny"
+[data]
+set = "scenes"
+size = 16
+private = 24
+public = 10
+test = 6
+[privacy]
+epsilon = 50.0
+delta = 1e-5
+[teachers]
+kind = "unet"
+shards = 3
+widths = [8]
+steps = 4
+batch = 4
+[codec]
+kind = "dct"
+kept = 20
+norm = 7.0
+[aggregation]
+method = "mean"
+queries = 6
+[student]
+learner = "masks"
+widths = [8]
+[student.masks]
+steps = 4
+batch = 4
+"""
+    folder = run(parse(text), tmp_path / "run").folder.root
+    found = audit(folder, shadows=4, canaries=10)
+    assert not found.refuted
+    assert found.models == 4
+    assert list(found.curves) == ["LiRA, fixed variance", "mean cross-entropy", "Dice"]
+    assert found.game is not None
+    assert found.public_data
