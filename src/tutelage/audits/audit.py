@@ -117,10 +117,10 @@ def examine(
     curves = {name: Roc.of(found[inside], found[~inside]) for name, found in attacks.items()}
     first = next(iter(attacks.values()))
     bounds = two_sample(first[inside], first[~inside], delta, alarm=alarm)
-    told = f"{len(some)} canaries ({some.kind}), each in half of the runs; all other records in all of them"
+    about = f"{len(some)} canaries ({some.kind}), each in half of the runs; all other records in all of them"
     rows = {"inside": inside, "ids": some.ids, **{name.replace(" ", "_"): found for name, found in attacks.items()}}
     taken = time.perf_counter() - began
-    return Verdict(bounds=bounds, curves=curves, models=shadows, canaries=told, seconds=taken, rows=rows, **given)
+    return Verdict(bounds=bounds, curves=curves, models=shadows, canaries=about, seconds=taken, rows=rows, **given)
 
 
 def _check_enough(shadows: int, canaries: int) -> None:
@@ -134,23 +134,27 @@ def _check_enough(shadows: int, canaries: int) -> None:
 
 def attacked(signals: Signals, canaries: Canaries, line: Pipeline) -> dict[str, Array]:
     """Score every canary in every shadow model by every attack (models, canaries). The first one is fixed: bounds rest on it."""
-    said, inside = signals.canaries, signals.inside
-    fixed = len(said) < MANY
+    outputs, inside = signals.canaries, signals.inside
+    fixed = len(outputs) < MANY
     name = "LiRA, fixed variance" if fixed else "LiRA"
     if not line.classes:
-        told = (said - said.mean(axis=0)) / (said.std(axis=0) + 1e-12)  # by volume, whoever learned it
-        return {name: lira.leave_one_out(told, inside, fixed=fixed), "mean cross-entropy": said[:, :, 0], "Dice": said[:, :, 1]}
+        scaled = (outputs - outputs.mean(axis=0)) / (outputs.std(axis=0) + 1e-12)  # by volume, whoever learned it
+        return {
+            name: lira.leave_one_out(scaled, inside, fixed=fixed),
+            "mean cross-entropy": outputs[:, :, 0],
+            "Dice": outputs[:, :, 1],
+        }
     labels = np.asarray(canaries.targets)[canaries.first]
-    logits = np.stack([scores.logit(one, labels) for one in said])
+    logits = np.stack([scores.logit(one, labels) for one in outputs])
     found = {name: lira.leave_one_out(logits, inside, fixed=fixed)}
     found["LiRA, offline"] = lira.leave_one_out(logits, inside, mode="offline", fixed=fixed)
     compared = line.compared()
     if signals.population is not None and compared is not None:
-        likely = np.stack([scores.confidence(one, labels) for one in said])
+        likely = np.stack([scores.confidence(one, labels) for one in outputs])
         others = np.stack([scores.confidence(one, compared[1]) for one in signals.population])
         found["RMIA"] = rmia.leave_one_out(likely, inside, others)
     for one, score in scores.SCORES.items():
-        found[one] = np.stack([score(each, labels) for each in said])
+        found[one] = np.stack([score(each, labels) for each in outputs])
     return found
 
 
@@ -174,8 +178,8 @@ def own_coins(folder: RunFolder, line: Pipeline, delta: float, *, alarm: float =
     stored = next((one for one in sorted(folder.release.glob("student.*"))), None)
     if stored is None:
         return ()
-    said = line.observed(foreign.load(stored), some.inputs[some.first], some.targets[some.first])
-    score = scores.loss(said, np.asarray(some.targets)[some.first])
+    outputs = line.observed(foreign.load(stored), some.inputs[some.first], some.targets[some.first])
+    score = scores.loss(outputs, np.asarray(some.targets)[some.first])
     if not inside.any() or inside.all():
         return ()
     return tuple(bound(score[inside], score[~inside], delta, alarm=alarm / 2) for bound in (one_run, one_run_gaussian))

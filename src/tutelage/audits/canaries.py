@@ -91,7 +91,7 @@ def declare(kind: str, private: Private, count: int, *, classes: int = 0, seed: 
 
 
 def _shifted(masks: Array) -> Array:
-    """Move every mask by a quarter of its first side: it looks like a mask, and lies where nothing is."""
+    """Move every mask by a quarter of its first side: it looks like a mask, where nothing is."""
     return np.roll(masks, masks.shape[1] // 4, axis=1)
 
 
@@ -119,8 +119,8 @@ def enter(private: Private, canaries: Canaries, out: str | os.PathLike[str]) -> 
     full = private.including(canaries, inside)  # what it refuses is not written
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        told = {name: getattr(canaries, name) for name in ("inputs", "targets", "units")}
-        np.savez_compressed(file, inside=inside, kind=np.asarray(canaries.kind), **told)
+        parts = {name: getattr(canaries, name) for name in ("inputs", "targets", "units")}
+        np.savez_compressed(file, inside=inside, kind=np.asarray(canaries.kind), **parts)
     return full
 
 

@@ -1,4 +1,4 @@
-"""Audit one model of anybody's, from records that it learned from and records that it never saw."""
+"""Audit anybody's model by records that it learned from, and others."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def inspect(
     began = time.perf_counter()
     (inside, inner), (outside, outer) = checked_apart(members, others)
     count = classes or int(max(inner.max(), outer.max())) + 1
-    said = [(probabilities(model, inputs, count), labels) for inputs, labels in ((inside, inner), (outside, outer))]
-    curves = {name: Roc.of(*(score(*one) for one in said)) for name, score in scores.SCORES.items()}
+    outputs = [(probabilities(model, inputs, count), labels) for inputs, labels in ((inside, inner), (outside, outer))]
+    curves = {name: Roc.of(*(score(*one) for one in outputs)) for name, score in scores.SCORES.items()}
     first = next(iter(curves.values()))
     delta = 1e-5 if claim is None else claim.delta
     bounds = tuple(bound(first.members, first.others, delta, alarm=alarm / 2) for bound in (one_run, one_run_gaussian))
     rows = {
         f"{name.replace(' ', '_')}_{side}": score(*one)
         for name, score in scores.SCORES.items()
-        for side, one in zip(("members", "non_members"), said, strict=True)
+        for side, one in zip(("members", "non_members"), outputs, strict=True)
     }
-    told = f"{len(inside):,} members and {len(outside):,} non-members of one model, as they are"
+    about = f"{len(inside):,} members and {len(outside):,} non-members of one model, as they are"
     taken = time.perf_counter() - began
-    return Verdict(claim=claim, bounds=bounds, curves=curves, canaries=told, alarm=alarm, seconds=taken, rows=rows)
+    return Verdict(claim=claim, bounds=bounds, curves=curves, canaries=about, alarm=alarm, seconds=taken, rows=rows)
 
 
 def checked_apart(members: Records, others: Records) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
@@ -130,9 +130,9 @@ class Onnx:
         return softened(np.asarray(self._session.run(None, {name: np.asarray(inputs, dtype=np.float32)})[0]))
 
 
-def softened(said: Array) -> Array:
+def softened(outputs: Array) -> Array:
     """Take probabilities as they are, and make some of logits."""
-    given = np.asarray(said, dtype=np.float64)
+    given = np.asarray(outputs, dtype=np.float64)
     if (given >= 0).all() and np.allclose(given.sum(axis=1), 1, atol=1e-3):
         return given
     raised = np.exp(given - given.max(axis=1, keepdims=True))
@@ -155,10 +155,10 @@ class Network:
         try:
             with torch.inference_mode():
                 rows = torch.as_tensor(np.asarray(inputs), dtype=first.dtype).split(self.block)
-                said = torch.cat([self.module(part.to(first.device)).double().softmax(dim=1).cpu() for part in rows])
+                outputs = torch.cat([self.module(part.to(first.device)).double().softmax(dim=1).cpu() for part in rows])
         finally:
             self.module.train(training)
-        return np.asarray(said.numpy())
+        return np.asarray(outputs.numpy())
 
 
 def asked(model: Any) -> Any:

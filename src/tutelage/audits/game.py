@@ -1,4 +1,4 @@
-"""The game on a mechanism: two neighbouring inputs, thousands of releases, and how well these can be told apart.
+"""The game on a mechanism: two neighbouring inputs, thousands of releases, and how well these can be distinguished.
 
 Nothing is trained. The inputs are the worst that are known for the mechanism, and a contribution is ten times larger than its
 bound, so that a clip that is missing shows. It is close to the truth: half the noise is found.
@@ -149,8 +149,8 @@ def _released(mechanism: Mechanism, ballots: Array, releases: int, queries: int,
     block, found = max(1, 500_000 // (queries * ballots.size)), []
     for start in range(0, releases, block):
         size = min(block, releases - start)
-        told = mechanism.contribute(Sealed(np.repeat(ballots[:, None], size * queries, axis=1)))
-        found.append(statistic(told).reshape(size, queries).sum(axis=1))
+        released = mechanism.contribute(Sealed(np.repeat(ballots[:, None], size * queries, axis=1)))
+        found.append(statistic(released).reshape(size, queries).sum(axis=1))
     return np.concatenate(found).astype(np.float64)
 
 

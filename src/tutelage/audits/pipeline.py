@@ -59,8 +59,8 @@ class Pipeline:
     @property
     def fingerprint(self) -> str:
         """Hash data, function and code: a shadow model of another one is never taken for this one's. It stays in private/."""
-        told = [fingerprint(self.private), self.key, code(), "" if self.population is None else self.population.sha256]
-        return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+        parts = [fingerprint(self.private), self.key, code(), "" if self.population is None else self.population.sha256]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 @cache

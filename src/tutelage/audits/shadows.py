@@ -57,7 +57,7 @@ class Shadows:
         return state.hexdigest()[:32]
 
     def run(self, *, progress: Progress = silent, say: Say | None = None) -> Signals:
-        """Carry out what is not there yet. After the first run it is known, and said, how long the others take."""
+        """Carry out what is not there yet. After the first run it is known, and printed, how long the others take."""
         found = [self._read(number) for number in range(len(self.inside))]
         todo = [number for number, one in enumerate(found) if one is None]
         total, seconds = len(found), 0.0
@@ -69,26 +69,26 @@ class Shadows:
             if not place and say and len(todo) > 1:
                 say(f"one shadow run took {seconds:.1f} s: {len(todo) - 1} more take about {_long(seconds * (len(todo) - 1))}")
             progress("shadow runs", total - len(todo) + place + 1, total)
-        told = [one for one in found if one is not None]
-        others = [one["population"] for one in told if "population" in one]
+        done = [one for one in found if one is not None]
+        others = [one["population"] for one in done if "population" in one]
         population = np.stack(others) if len(others) == total else None
-        return Signals(self.inside, np.stack([one["canaries"] for one in told]), population, seconds)
+        return Signals(self.inside, np.stack([one["canaries"] for one in done]), population, seconds)
 
     def _shadow(self, number: int) -> dict[str, Array]:
         """Train one shadow model, and keep what it says."""
         line, first = self.pipeline, self.canaries.first
         model = line.train(self.rest.including(self.canaries, self.inside[number]))
-        said = {"canaries": line.observed(model, self.canaries.inputs[first], self.canaries.targets[first])}
+        outputs = {"canaries": line.observed(model, self.canaries.inputs[first], self.canaries.targets[first])}
         if (compared := line.compared()) is not None:
-            said["population"] = line.observed(model, *compared)
+            outputs["population"] = line.observed(model, *compared)
         if self._folder is not None:
             for place in (self._folder.parent.parent, self._folder.parent, self._folder):
                 place.mkdir(mode=0o700, parents=True, exist_ok=True)
             beside = self._folder / f".{number:05d}.{os.getpid()}.npz"
             with os.fdopen(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                np.savez_compressed(file, **said)
+                np.savez_compressed(file, **outputs)
             beside.replace(self._folder / f"{number:05d}.npz")
-        return said
+        return outputs
 
     def _read(self, number: int) -> dict[str, Array] | None:
         """Take a finished shadow run up; one that cannot be read is run again."""

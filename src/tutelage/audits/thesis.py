@@ -42,8 +42,8 @@ def attacked(
         new.append((inputs[halves[1]], labels[halves[1]]))
     rows = [described(probabilities(asked(model), inputs, classes), labels) for inputs, labels in (*known, *new)]
     truth = np.repeat([True, False], [len(rows[0]), len(rows[1])])
-    said = learned(np.concatenate(rows[:2]), truth, np.concatenate(rows[2:]), seed=seed)
-    found = {"black-box (Shokri)": Roc.of(said[: len(rows[2])], said[len(rows[2]) :])}
+    outputs = learned(np.concatenate(rows[:2]), truth, np.concatenate(rows[2:]), seed=seed)
+    found = {"black-box (Shokri)": Roc.of(outputs[: len(rows[2])], outputs[len(rows[2]) :])}
     if hasattr(model, "named_modules"):
         import torch
 
