@@ -29,7 +29,7 @@ from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LaplaceMean, LNMa
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Adjacency, Roster, Shards, Unit
 from tutelage.report.page import report
-from tutelage.transfer import Outcome, transfer
+from tutelage.transfer import Outcome, learn, transfer
 
 if TYPE_CHECKING:
     from tutelage.audits.audit import audit
@@ -99,6 +99,7 @@ __all__ = [
     "Votes",
     "__version__",
     "audit",
+    "learn",
     "report",
     "transfer",
     "verify",

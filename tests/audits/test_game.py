@@ -57,7 +57,7 @@ def test_no_clip_is_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_charge_that_is_forgotten_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Ledger.charge
-    monkeypatch.setattr(Ledger, "charge", lambda self, event, *, count=1: real(self, event, count=max(1, count // 4)))
+    monkeypatch.setattr(Ledger, "charge", lambda self, event, *, count=1: real(self, event, count=max(1, count // 16)))
     game = play(CASES["votes"], 100, 1e-5, releases=4000)
     assert game is not None
     assert game.refuted

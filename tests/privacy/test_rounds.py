@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tutelage.codecs.directions import Directions
-from tutelage.privacy import accounting, curator, mechanisms, rounds
+from tutelage.privacy import accounting, curator, noise, rounds
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import BudgetExceeded, DataError, RecipeError
@@ -235,7 +235,7 @@ def test_a_draw_needs_a_mean_of_one(ledger: Ledger) -> None:
 
 
 def test_everybody_is_drawn_as_often_as_anybody_else() -> None:
-    drawn = np.bincount([int(mechanisms.drawn_member(7)._open(_KEY)) for _ in range(14_000)], minlength=7)
+    drawn = np.bincount([int(noise.drawn_member(7)._open(_KEY)) for _ in range(14_000)], minlength=7)
     assert abs(drawn - 2000).max() < 6 * math.sqrt(2000)
 
 

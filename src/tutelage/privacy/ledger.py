@@ -17,8 +17,7 @@ import json
 import math
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -48,7 +47,7 @@ from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
 from tutelage.privacy.events import Event, NonPrivate, Reserved, Sampled, from_record, to_record
 from tutelage.privacy.files import parse_json, write_whole
 from tutelage.privacy.head import HeadFile
-from tutelage.privacy.place import Place
+from tutelage.privacy.place import Place, patiently
 from tutelage.privacy.sealed import _KEY, Sealed
 from tutelage.privacy.units import Adjacency
 
@@ -56,8 +55,6 @@ __all__ = ["SCHEMA", "Budget", "Entry", "Ledger", "charges", "check_chain", "che
 
 SCHEMA = 2
 _APPLICATION = 0x54555445  # "TUTE" in the file's header: another program's database is refused
-_PATIENCE = 60.0  # seconds that a ledger in use by others is waited for
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _COUNT = 2**53  # a larger count is no whole number to the accountant
 _TABLES = """
 CREATE TABLE entries (
@@ -89,7 +86,7 @@ class Ledger:
         with self._guarded():
             self._place = Place(path)
             self._head = HeadFile(self._place.path)
-            self.budget = _patiently(lambda: self._open(budget, list(heads)))
+            self.budget = patiently(lambda: self._open(budget, list(heads)))
         if budget is not None and budget != self.budget:
             self.close()
             raise LedgerError("`budget` must be the one the book was opened with. Got another instead.")
@@ -361,7 +358,7 @@ class Ledger:
     @contextmanager
     def _transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
         try:
-            _patiently(lambda: self._db.execute(f"BEGIN {mode}"))  # inside: an interrupt may come when the lock was just taken
+            patiently(lambda: self._db.execute(f"BEGIN {mode}"))  # inside: an interrupt may come when the lock was just taken
             self._place.check()
             yield
             self._db.execute("COMMIT")
@@ -496,15 +493,3 @@ class Ledger:
     def _released_digest(self, questions: Sequence[str]) -> str:
         payload = "SELECT payload FROM answers WHERE question = ?"
         return answers_digest([(question, self._db.execute(payload, (question,)).fetchone()[0]) for question in questions])
-
-
-def _patiently(step: Callable[[], Any]) -> Any:
-    """Try again while others hold the lock. SQLite itself waits too, but not where it suspects a deadlock, and deaf to Ctrl-C."""
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return step()
-        except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BUSY or time.monotonic() > end:
-                raise
-        time.sleep(0.002)

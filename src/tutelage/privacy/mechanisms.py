@@ -1,30 +1,29 @@
-"""The only file that draws noise.
+"""The only file that adds noise: mechanisms, from sealed contributions to what may be known.
 
 Every mechanism does the same three things to sealed ballots (teachers, queries, ...): clip each ballot into its bound,
 sum over teachers, add noise. Whatever is released as a value lives on an integer grid that is fixed before any data is
 read, and gets noise drawn exactly: `round(G)` for a continuous G. Sums of clipped ballots are whole numbers on that grid,
 so sum + round(G) = round(sum + G): the release is post-processing of the textbook mechanism, every continuous proof holds
 without an approximation, and no floating-point rounding of the noisy value exists to leak (Mironov 2012).
-Proofs: docs/theory/noise.md. There is no seed: the operating system's generator is the only source of randomness.
+Proofs: docs/theory/noise.md. The noise itself is drawn in noise.py.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
-from tutelage.privacy.accounting import positive
 from tutelage.privacy.bounds import Ball, Binary, Bound, OneHot, Orthant, Stacked
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.events import Event, Gaussian, Laplace, NoisyMax, SmoothRelease, SparseVector, Threshold
+from tutelage.privacy.noise import check_scale, rounded_gaussian, rounded_laplace
 from tutelage.privacy.queries import Form
 from tutelage.privacy.sealed import _KEY, Sealed
 from tutelage.privacy.sums import Block, GridSum, Shape
@@ -40,87 +39,6 @@ _BLOCK = 1 << 20  # numbers that are drawn, or clipped, at once
 _ABREAST = 1 << 25  # numbers that all threads clip at once: a ballot as large as a volume is clipped by few of them
 _MIN_SHARE_SCALE = 32.0  # in grid steps; below it the sum of several rounded noises is not yet Gaussian enough to prove
 _PRODUCT_FINENESS = 22  # the same for sums of products, whose factors have half as many digits each
-_LARGEST = 2.0**45  # of a mechanism's scale; noise of up to twice as many grid steps is drawn, far inside 64 bits
-
-
-# ── exact integer noise ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def rounded_gaussian(sigma: float, shape: int | tuple[int, ...]) -> Integers:
-    """Draw round(G) with G ~ N(0, sigma²), exactly, from the operating system's generator."""
-    return _draw(
-        sigma,
-        shape,
-        lambda uniform: -special.ndtri(uniform / 2),
-        lambda mp, edge: mp.erfc(edge / (mp.mpf(sigma) * mp.sqrt(2))),
-    )
-
-
-def rounded_laplace(scale: float, shape: int | tuple[int, ...]) -> Integers:
-    """Draw round(L) with L ~ Laplace(scale), exactly, from the operating system's generator."""
-    return _draw(scale, shape, lambda uniform: -np.log(uniform), lambda mp, edge: mp.exp(-edge / mp.mpf(scale)))
-
-
-def _draw(
-    scale: float, shape: int | tuple[int, ...], quantile: Callable[[Any], Any], tail: Callable[[Any, Any], Any]
-) -> Integers:
-    """Invert the tail Pr[|X| ≥ x] at a uniform number that has as many bits as it takes.
-
-    63 bits and a float decide almost always: the float is trusted only when it lies further from a rounding edge than many
-    times its error. The others get more bits and arbitrary precision: one in 30,000 at the mechanisms' usual scale of 2^20
-    steps, more at larger ones, and every draw beyond 2^36. That is slower and as exact.
-    """
-    positive(scale=scale)
-    if scale > 2 * _LARGEST:
-        raise RecipeError(f"`scale` must be at most 2^46 grid steps. Got {scale!r} instead.")
-    result = np.empty(shape, dtype=np.int64)
-    flat = result.reshape(-1)
-    for start in range(0, flat.size, _BLOCK):
-        part = flat[start : start + _BLOCK]
-        words = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
-        bits = words >> np.uint64(1)
-        magnitude = quantile((bits.astype(np.float64) + 0.5) * 2.0**-63) * scale
-        nearest = np.floor(magnitude + 0.5)
-        margin = 2.0**-40 * (scale + magnitude) * 8
-        unsure = (np.abs(magnitude + 0.5 - np.rint(magnitude + 0.5)) <= margin) | (bits < np.uint64(1 << 42))
-        part[:] = nearest
-        for index in np.flatnonzero(unsure):
-            part[index] = _exact_magnitude(int(bits[index]), int(nearest[index]), tail)
-        np.negative(part, out=part, where=(words & np.uint64(1)).astype(bool))
-    return result
-
-
-def _exact_magnitude(value: int, guess: int, tail: Callable[[Any, Any], Any], bits: int = 63) -> int:
-    """Find the smallest k ≥ 0 with Pr[|X| ≥ k + ½] ≤ U, drawing further bits of U until every comparison is certain."""
-    from mpmath import mp
-
-    def beyond(k: int) -> bool:
-        """Tell whether the magnitude lies beyond k: U < Pr[|X| ≥ k + ½]."""
-        nonlocal value, bits
-        while True:
-            with mp.workprec(bits + 64):
-                edge, blur = tail(mp, mp.mpf(k) + mp.mpf("0.5")), mp.mpf(2) ** -(bits + 40)
-                if mp.mpf(value + 1) / mp.mpf(2) ** bits < edge - blur:
-                    return True
-                if mp.mpf(value) / mp.mpf(2) ** bits > edge + blur:
-                    return False
-            value, bits = (value << 64) | int.from_bytes(os.urandom(8), "big"), bits + 64
-
-    low, high, stride = (guess - 1 if guess > 0 and beyond(guess - 1) else -1), guess, 1
-    while beyond(high):  # the guess was too small: stride out, twice as far each time
-        low, high, stride = high, high + stride, 2 * stride
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if beyond(middle) else (low, middle)
-    return high
-
-
-def drawn_member(population: int) -> Sealed:
-    """Draw one of `population` teachers evenly, from the operating system's generator. Who it is stays sealed."""
-    most = 2**63 - 2**63 % population  # beyond, the first ones would be likelier
-    while (word := int.from_bytes(os.urandom(8), "big") >> 1) >= most:
-        pass
-    return Sealed(np.asarray(word % population))
 
 
 # ── the shape every mechanism has ─────────────────────────────────────────────────────────────────────────────────────
@@ -136,19 +54,10 @@ class Mechanism(Protocol):
         """Clip, sum over teachers, add noise. With share < 1: one party's part, on the grid, for `combine`."""
 
 
-def _check_scale(**named: float) -> None:
-    """Refuse noise that the grid cannot carry, when the mechanism is made and before anything is charged for it."""
-    for name, value in named.items():
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not (number and 1 / _LARGEST <= value <= _LARGEST):
-            raise RecipeError(f"`{name}` must be a finite number > 0, from 2^-45 to 2^45. Got {value!r} instead.")
-
-
-def _total(ballots: Sealed | Iterable[Sealed], bound: Bound, teachers: int | None, step: float) -> Integers:
+def _total(ballots: Sealed | Iterator[Sealed], bound: Bound, teachers: int | None, step: float) -> Integers:
     """Clip and sum ballots (teachers, queries, dimension), which may come in blocks of some teachers."""
-    blocks, total, count = [ballots] if isinstance(ballots, Sealed) else ballots, None, 0
-    whole = isinstance(ballots, Sealed)
-    for block in blocks:
+    whole, total, count = not isinstance(ballots, Iterator), None, 0
+    for block in ballots if isinstance(ballots, Iterator) else [ballots]:
         opened = _open_ballots(block, bound, teachers if whole else None, step, several=teachers or 1)
         part = _grid_sum(opened, bound, step)
         if total is not None and total.shape != part.shape:
@@ -238,7 +147,7 @@ class GNMax:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        _check_scale(sigma=self.sigma)
+        check_scale(sigma=self.sigma)
         OneHot(self.classes)
 
     def event(self) -> Event:
@@ -270,7 +179,7 @@ class LNMax:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        _check_scale(gamma=self.gamma)
+        check_scale(gamma=self.gamma)
         OneHot(self.classes)
 
     def event(self) -> Event:
@@ -313,7 +222,7 @@ class ThresholdTest:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        _check_scale(sigma=self.sigma, threshold=self.threshold)
+        check_scale(sigma=self.sigma, threshold=self.threshold)
         OneHot(self.classes)
 
     @property
@@ -372,14 +281,14 @@ class NoisyMean:
     unit: Unit = _RECORD
 
     def __post_init__(self) -> None:
-        _check_scale(sigma=self.sigma, teachers=self.teachers)
+        check_scale(sigma=self.sigma, teachers=self.teachers)
         self.event()
 
     def event(self) -> Event:
         """One Gaussian answer."""
         return Gaussian(_charged(self.bound, self.bound.sensitivity(self.adjacency, unit=self.unit)), float(self.sigma))
 
-    def contribute(self, ballots: Sealed | Iterable[Sealed], *, share: float = 1.0) -> Array:
+    def contribute(self, ballots: Sealed | Iterator[Sealed], *, share: float = 1.0) -> Array:
         """Give means (queries, dimension), or with share < 1 one party's noisy sum on the grid. Blocks of teachers are summed."""
         step = _step(self.sigma)
         share = _share(share, self.sigma / step)
@@ -418,18 +327,16 @@ class NoisySum:
     adjacency: Adjacency = Adjacency.REPLACE_ONE
 
     def __post_init__(self) -> None:
-        _check_scale(sigma=self.sigma, places=self.places, norm=self.norm)
+        check_scale(sigma=self.sigma, places=self.places, norm=self.norm)
         for name in ("width", "places", "groups", "right"):
             if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
                 raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {getattr(self, name)!r} instead.")
         if self.form not in (Form.SUM, Form.GROUPED, Form.GRAM, Form.OUTER):
             raise RecipeError(f"`form` must be 'sum', 'grouped', 'gram' or 'outer'. Got {self.form!r} instead.")
-        if self.groups > 1 and self.form not in (Form.GROUPED, Form.GRAM):
-            raise RecipeError(f"`groups` must be 1 for {self.form!s} sums. Got {self.groups} instead.")
-        if self.right > 1 and self.form != Form.OUTER:
-            raise RecipeError(f"`right` must be 1 but for outer products. Got {self.right} instead.")
-        if self.nonnegative and self.form in (Form.GRAM, Form.OUTER):
-            raise RecipeError(f"`nonnegative` must be false for {self.form!s} sums, where nothing follows. Got true instead.")
+        beside = {"groups": (Form.GROUPED, Form.GRAM), "right": (Form.OUTER,), "nonnegative": (Form.SUM, Form.GROUPED)}
+        for name, forms in beside.items():
+            if int(getattr(self, name)) > (name != "nonnegative") and self.form not in forms:
+                raise RecipeError(f"`{name}` must stay open for {self.form!s} sums. Got {getattr(self, name)!r} instead.")
         assert self._shape
         self.event()
 
@@ -491,7 +398,7 @@ class LaplaceMean:
     unit: Unit = _RECORD
 
     def __post_init__(self) -> None:
-        _check_scale(scale=self.scale, teachers=self.teachers)
+        check_scale(scale=self.scale, teachers=self.teachers)
         self.event()
 
     def event(self) -> Event:
@@ -527,7 +434,7 @@ class AboveThreshold:
 
     def __post_init__(self) -> None:
         self.event()
-        _check_scale(teachers=self.teachers, noise=self._scale)
+        check_scale(teachers=self.teachers, noise=self._scale)
         if not abs(self.threshold * self.teachers) / _step(self._scale) <= 2.0**62:
             raise RecipeError(f"`threshold` must be finite and fit 64 bits on the grid. Got {self.threshold!r} instead.")
 
@@ -572,7 +479,7 @@ class SmoothNumber:
     sigma: float
 
     def __post_init__(self) -> None:
-        _check_scale(beta=self.beta, sigma=self.sigma)
+        check_scale(beta=self.beta, sigma=self.sigma)
 
     def event(self) -> Event:
         """One smooth release."""

@@ -19,7 +19,8 @@ from tutelage.privacy import accounting
 from tutelage.privacy.errors import BudgetExceeded, RecipeError
 from tutelage.privacy.events import Event, Gaussian, Reserved, Sampled
 from tutelage.privacy.files import reading, write_whole
-from tutelage.privacy.mechanisms import NoisyMean, NoisySum, drawn_member
+from tutelage.privacy.mechanisms import NoisyMean, NoisySum
+from tutelage.privacy.noise import drawn_member
 from tutelage.privacy.queries import Query
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tutelage.beforehand import check_place
 from tutelage.codecs.votes import Votes
 from tutelage.data import overlap, presets
 from tutelage.data.dataset import Private, Public
@@ -25,6 +24,7 @@ from tutelage.recipes.sections import unknown
 from tutelage.recipes.written import written
 from tutelage.runs import RunFolder
 from tutelage.sharing import ledger_of
+from tutelage.tasks.checks import check_place
 from tutelage.transfer import Outcome, Progress, transfer
 
 DEMO = "segmentation/scenes-demo"  # what `tutelage demo` runs

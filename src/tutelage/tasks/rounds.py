@@ -1,4 +1,4 @@
-"""Rounds of questions on disk: what was asked, and what the student expected to hear."""
+"""Rounds of questions on disk: what was asked, and what the student predicted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from tutelage.data.dataset import Public
 from tutelage.privacy.files import reading, write_whole
-from tutelage.privacy.ledger import Ledger
 
 Array = npt.NDArray[Any]
 
@@ -23,7 +22,7 @@ class Round:
     """Hold one round's questions."""
 
     chosen: Array  # (questions,) indices into the public pool
-    shares: Array  # (questions, classes) what the student expects the teachers to say; uniform while it knows nothing
+    shares: Array  # (questions, classes) what the student predicts; uniform while it knows nothing
 
 
 @final
@@ -35,13 +34,8 @@ class Rounds:
     clusters have other prototypes, and both would be other questions.
     """
 
-    def __init__(self, folder: Path, *, book: str) -> None:
-        self.folder, self.book = folder, book  # `book` names the run and pool they belong to: others' are not taken up
-
-    @classmethod
-    def of(cls, folder: Path, ledger: Ledger, public: Public) -> Rounds:
-        """Keep the rounds of this run and pool."""
-        return cls(folder, book=f"{ledger.run}|{public.sha256}")
+    def __init__(self, folder: Path, run: str, public: Public) -> None:
+        self.folder, self.book = folder, f"{run}|{public.sha256}"  # those of another run or pool are not taken up
 
     def read(self, number: int) -> Round | None:
         """Give a round that was kept, or None."""

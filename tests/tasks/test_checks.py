@@ -13,7 +13,6 @@ from tests.walk.tiny import CLASSES, MeanTeachers, clouds, tiny_run
 from tests.walk.tiny_masks import POOL, Painters, mask_run
 
 import tutelage as tt
-from tutelage.beforehand import check_codec, check_place, check_records
 from tutelage.codecs.corrections import Corrections
 from tutelage.codecs.dct import DCT
 from tutelage.codecs.flips import Flips
@@ -31,6 +30,9 @@ from tutelage.students.latent import Latent, LatentStudent
 from tutelage.students.linear import LinearStudent
 from tutelage.students.masks import MaskStudent
 from tutelage.students.regions import RegionStudent
+from tutelage.tasks import table
+from tutelage.tasks.checks import check_place, check_records
+from tutelage.tasks.task import Plan
 from tutelage.teachers.classifier import Classifier
 from tutelage.teachers.records import RecordTeachers
 from tutelage.transfer import transfer
@@ -406,7 +408,7 @@ def test_a_new_folder_an_empty_one_and_a_run_are_places(tmp_path: Path) -> None:
     [
         ({"student": tt.SpreadingStudent()}, "`student` must make a new student at every call, .* an object of SpreadingStudent"),
         ({"student": None}, "`student` must make a new student at every call, .* Got None"),
-        ({"student": lambda: None}, "`student` must make students, which have a `fit`. Got one that makes None"),
+        ({"student": lambda: None}, "`student` must make students, which have a `fit` or a `query`. Got one that makes None"),
         ({"teachers": None}, "`teachers` must have a `fit` and a `vote`. Got None"),
         ({"teachers": MeanTeachers}, "`teachers` must have a `fit` and a `vote`. Got the class MeanTeachers"),
         ({"codec": None}, "`codec` must be a codec, with a `bound`. Got None"),
@@ -442,9 +444,11 @@ def test_a_codec_of_somebody_else_s_may_call_anything_its_shape() -> None:
         def __init__(self) -> None:
             self.bound = tt.Votes(3).bound
 
-    check_codec(Mine(), tt.Private.of(np.zeros((4, 5)), np.zeros(4, int)))
+    pool = tt.Public.of(np.zeros((4, 5)))
+    assert table.named(None, Mine(), ()) == table.named(None, SMALL, ()) == "labels"
+    table.opened("labels", Plan(pool, 2, Mine(), Aggregation(), target=()))
     with pytest.raises(tt.RecipeError, match="`codec` must be one for labels"):
-        check_codec(SMALL, tt.Private.of(np.zeros((4, 5)), np.zeros(4, int)))
+        table.opened("labels", Plan(pool, 2, SMALL, Aggregation("mean"), target=()))
 
 
 def test_a_threshold_may_be_any_real_number() -> None:

@@ -1,4 +1,4 @@
-"""The asking: rounds of public questions, each chosen and judged by what the student made of the answers before."""
+"""Rounds of queries about public records, each chosen by what the student learned from the answers before."""
 
 from __future__ import annotations
 
@@ -6,50 +6,22 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, final, runtime_checkable
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 
 from tutelage.data.dataset import Public
 from tutelage.planning import Aggregation
-from tutelage.privacy import accounting
-from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import DataError, RecipeError
-from tutelage.privacy.events import SmoothRelease
-from tutelage.rounds import Round, Rounds
+from tutelage.privacy.oracle import Oracle
+from tutelage.privacy.queries import Query
+from tutelage.tasks.questions import Curious, Questions, check_count, checked, chosen_questions
+from tutelage.tasks.rounds import Round, Rounds
+from tutelage.tasks.task import Student
 from tutelage.telling import Progress, silent, telling
 
 Array = npt.NDArray[Any]
-Questions = Callable[[Public, int], Array]  # (unlabelled pool, how many) to indices
-
-
-@runtime_checkable
-class Curious(Protocol):
-    """Chooses the first round's questions like any other, and later ones by what the student does not know yet."""
-
-    def __call__(self, public: Public, count: int) -> Array:
-        """Give the first questions."""
-
-    def again(self, public: Public, count: int, *, shares: Array, asked: Array) -> Array:
-        """Give later ones: `shares` (records, classes) is what the student thinks, `asked` (records,) marks the old ones."""
-
-
-class Model(Protocol):
-    """What a student becomes."""
-
-    def predict(self, inputs: Array) -> Array:
-        """Give predictions."""
-
-    def save(self, path: Path) -> Path:
-        """Write the model beside `path`, with an ending that says how to read it."""
-
-
-class Student(Protocol):
-    """Learns from public inputs and released answers."""
-
-    def fit(self, public: Public, labels: Array) -> Model:
-        """Learn; -1 marks inputs without an answer."""
 
 
 @final
@@ -73,7 +45,7 @@ class Labels:
 
 @final
 class Interview:
-    """Ask the curator about public records in rounds; everything that decides what is asked next is public.
+    """Ask an oracle about public records in rounds; everything that decides what is asked next is public.
 
     The rounds are planned when the interview is built, so that a bad choice is refused before anything is written.
     """
@@ -88,6 +60,7 @@ class Interview:
         say: Progress = silent,
     ) -> None:
         self.public, self.classes, self.how, self.questions = public, classes, how, questions
+        check_count(queries, public)
         turns = min(how.turns, queries)
         self._sizes = [len(part) for part in np.array_split(np.arange(queries), turns)]
         if turns > 1 and isinstance(questions, Curious):
@@ -99,7 +72,7 @@ class Interview:
 
     @property
     def _keeps(self) -> bool:
-        """Tell whether rounds are kept: the first records of a pool are the same in every life, what is computed need not be."""
+        """Tell whether rounds are kept: the first records of a pool stay the same, what is computed need not."""
         return len(self._sizes) > 1 or self.questions is not None
 
     @property
@@ -117,9 +90,9 @@ class Interview:
         """
         return self.how.adaptive or (len(self._sizes) > 1 and isinstance(self.questions, Curious))
 
-    def hold(self, curator: Curator, student: Callable[[], Student], folder: Path, say: Progress) -> Labels:
+    def hold(self, oracle: Oracle, student: Callable[[], Student], folder: Path, say: Progress) -> Labels:
         """Ask round by round for as long as the budget surely holds more; what was answered before is given again, free."""
-        kept = Rounds.of(folder, curator.ledger, self.public)
+        kept = Rounds(folder, oracle.run, self.public)
         records = len(self.public)
         shares = np.full((records, self.classes), np.nan) if self.how.vectors else None
         found = Labels(np.full(records, -1, dtype=np.int64), np.zeros(records, dtype=bool), shares)
@@ -128,12 +101,12 @@ class Interview:
             one = self._kept(kept, number, asked)
             if one is None:
                 one = self._next(number, size, found.values, asked, student, say)
-                if number and not self._room(curator, 1) and not self._known(curator, one, np.arange(len(one.chosen))):
+                if number and not self._room(oracle, 1) and not self._known(oracle, one, np.arange(len(one.chosen))):
                     break  # nobody can be asked any more: the last student is the one that is fitted on everything
                 if self._keeps:
                     kept.keep(number, one)
             asked[one.chosen] = True
-            self._ask(curator, one, found, lambda new, before=done: say("asking the teachers", before + new, sum(self._sizes)))
+            self._ask(oracle, one, found, lambda new, before=done: say("asking the teachers", before + new, sum(self._sizes)))
             done += len(one.chosen)
         say("asking the teachers", sum(self._sizes), sum(self._sizes))
         return found
@@ -141,7 +114,7 @@ class Interview:
     # ── what is asked ─────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _kept(self, kept: Rounds, number: int, asked: Array) -> Round | None:
-        """Take up a round of an earlier life, if it is one of this plan."""
+        """Take up a round that was kept before, if it is one of this plan."""
         one = kept.read(number) if self._keeps else None
         if one is None:
             return None
@@ -156,10 +129,10 @@ class Interview:
         return one
 
     def _next(self, number: int, size: int, labels: Array, asked: Array, student: Callable[[], Student], say: Progress) -> Round:
-        """Choose a round by what the student thinks now; while nothing is known, every class is as likely as another."""
+        """Choose a round by what the student predicts now; while nothing is known, every class is as likely as another."""
         curious = isinstance(self.questions, Curious) and number >= len(self._ahead)
-        thinks = (curious or self.how.interactive) and (labels >= 0).any()
-        if thinks:
+        asked_student = (curious or self.how.interactive) and (labels >= 0).any()
+        if asked_student:
             model = telling(student().fit, say, "training between rounds")(self.public.unlabelled(), labels)
             shares = class_shares(model, self.public.inputs, self.classes)
         else:
@@ -176,68 +149,43 @@ class Interview:
 
     # ── asking it ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _ask(self, curator: Curator, one: Round, found: Labels, say: Callable[[int], None]) -> None:
+    def _ask(self, oracle: Oracle, one: Round, found: Labels, say: Callable[[int], None]) -> None:
         """Ask one round block by block, and take the student's own label where the teachers have nothing to add to a sure one."""
-        size = max(1, sum(self._sizes) // 20)
+        size = oracle.batch or max(1, sum(self._sizes) // 20)
         for start in range(0, len(one.chosen), size):
             waiting = np.arange(start, min(start + size, len(one.chosen)))  # places in the round
-            while len(askable := self._askable(curator, waiting, one)):
-                heard = curator.answer(self.public.inputs[one.chosen[askable]], baseline=self._baseline(one, askable))
+            while len(askable := self._askable(oracle, waiting, one)):
+                answers = oracle.ask(self._query(one, askable), student_probs=self._expected(one, askable)).values
                 if found.shares is not None:  # the whole noisy histogram costs what its winner costs
-                    found.shares[one.chosen[askable]] = heard
-                    heard = heard.argmax(axis=1)
+                    found.shares[one.chosen[askable]] = answers
+                    answers = answers.argmax(axis=1)
                 if self.how.interactive:
-                    sure = (heard < 0) & (one.shares[askable].max(axis=1) >= self.how.sure)
-                    heard = np.where(sure, one.shares[askable].argmax(axis=1), heard)
+                    sure = (answers < 0) & (one.shares[askable].max(axis=1) >= self.how.sure)
+                    answers = np.where(sure, one.shares[askable].argmax(axis=1), answers)
                     found.reinforced[one.chosen[askable]] = sure
-                found.values[one.chosen[askable]] = heard
+                found.values[one.chosen[askable]] = answers
                 waiting = waiting[~np.isin(waiting, askable)]
             say(min(start + size, len(one.chosen)))
 
-    def _askable(self, curator: Curator, waiting: Array, one: Round) -> Array:
+    def _askable(self, oracle: Oracle, waiting: Array, one: Round) -> Array:
         """Keep what was answered before, and as many new questions as fit even if a screen lets every one of them pass."""
-        if not len(waiting) or self._known(curator, one, waiting):
+        if not len(waiting) or self._known(oracle, one, waiting):
             return waiting
-        old = np.asarray([self._known(curator, one, waiting[place : place + 1]) for place in range(len(waiting))])
-        room = self._room(curator, int((~old).sum()))
-        return waiting[old | (np.cumsum(~old) <= room)]
+        old = np.asarray([self._known(oracle, one, waiting[place : place + 1]) for place in range(len(waiting))])
+        return waiting[old | (np.cumsum(~old) <= self._room(oracle, int((~old).sum())))]
 
-    def _known(self, curator: Curator, one: Round, places: Array) -> bool:
-        return curator.known(self.public.inputs[one.chosen[places]], baseline=self._baseline(one, places))
+    def _known(self, oracle: Oracle, one: Round, places: Array) -> bool:
+        return oracle.known(self._query(one, places), student_probs=self._expected(one, places))
 
-    def _baseline(self, one: Round, places: Array) -> Array | None:
+    def _query(self, one: Round, places: Array) -> Query:
+        return Query.inputs(self.public.inputs[one.chosen[places]])
+
+    def _expected(self, one: Round, places: Array) -> Array | None:
         return one.shares[places] if self.how.interactive else None
 
-    def _room(self, curator: Curator, wanted: int) -> int:
+    def _room(self, oracle: Oracle, wanted: int) -> int:
         """Tell how many of these new questions fit, beside the sanitised ε where that is planned."""
-        room = min(curator.affordable(), wanted)
-        totals, sanitise = curator.ledger.totals(), self.how.sanitise
-        if sanitise is not None and not any(isinstance(event, SmoothRelease) for event, _ in totals):
-            steps = [step.event() for step in (curator.screen, curator.mechanism) if step is not None]
-            budget, last = curator.ledger.budget, (sanitise.release().event(), 1)
-            while room and not accounting.admits(
-                [*totals, *((step, room) for step in steps), last], budget.epsilon, budget.delta
-            ):
-                room -= 1
-        return room
-
-
-def chosen_questions(public: Public, queries: int, questions: Questions | None, say: Progress = silent) -> Array:
-    """Choose what to ask about by public criteria alone: without any, the first of the pool."""
-    if questions is None:
-        return np.arange(queries)
-    return checked(telling(questions, say, "choosing questions")(public.unlabelled(), queries), queries, public)
-
-
-def checked(chosen: Any, most: int, public: Public, asked: Array | None = None) -> Array:
-    """Refuse anything but different records of the pool, none asked before, and no more than planned."""
-    chosen = np.asarray(chosen)
-    whole = chosen.ndim == 1 and np.issubdtype(chosen.dtype, np.integer) and 1 <= len(chosen) <= most
-    if not whole or chosen.min() < 0 or chosen.max() >= len(public) or len(np.unique(chosen)) != len(chosen):
-        raise RecipeError(f"`questions` must choose 1 to {most} different records of the public pool. Got others instead.")
-    if asked is not None and asked[chosen].any():
-        raise RecipeError("`questions` must choose records that were not asked before. Got some that were instead.")
-    return chosen
+        return oracle.remaining(wanted, beside=None if self.how.sanitise is None else self.how.sanitise.release())
 
 
 def class_shares(model: Any, inputs: Array, classes: int) -> Array:
