@@ -32,6 +32,7 @@ from tutelage.report.page import report
 from tutelage.transfer import Outcome, learn, transfer
 
 if TYPE_CHECKING:
+    from tutelage.audits.audit import audit
     from tutelage.distillation.sets import DistilledSet
     from tutelage.recipes.recipe import Recipe
     from tutelage.students.questions import Prototypes, Uncertain
@@ -57,6 +58,7 @@ _LATER = {
     "SpreadingStudent": "tutelage.students.spreading",
     "SupervisedStudent": "tutelage.students.supervised",
     "Uncertain": "tutelage.students.questions",
+    "audit": "tutelage.audits.audit",
     "verify": "tutelage.verification",
 }
 
@@ -109,6 +111,7 @@ __all__ = [
     "Unsealed",
     "Votes",
     "__version__",
+    "audit",
     "classify",
     "distill",
     "generate",

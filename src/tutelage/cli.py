@@ -419,6 +419,34 @@ def verify(
 
 
 @app.command()
+def audit(
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A finished run; its recipe is repeated.")] = None,
+    data: Data = None,
+    shadows: Annotated[int, typer.Option(help="Shadow runs, an even number; 0 plays against the mechanism alone.")] = 16,
+    canaries: Annotated[int, typer.Option(help="Records that are made to be remembered.", min=1)] = 20,
+    kind: Annotated[str, typer.Option(help="mislabelled, out-of-distribution, blank or duplicated; shifted for masks.")] = "",
+    model: Annotated[Path | None, typer.Option(help="A model in place of a run: .skops, .safetensors, .npz or .onnx.")] = None,
+    members: Annotated[Path | None, typer.Option(help="What it learned from: .npz with inputs and targets.")] = None,
+    non_members: Annotated[Path | None, typer.Option(help="What it never saw: .npz with inputs and targets.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε that is claimed of the model.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ that is claimed of the model.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write OUT/private/audit (default: RUN/private/audit).")] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 3 where a claim is refuted, on private data, too.")
+    ] = False,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Attack a run or a model, and print a lower bound on ε beside what is claimed. Exit code 3: refuted, on public data."""
+    from tutelage.audits import command
+
+    given = {"run": run, "data": data, "shadows": shadows, "canaries": canaries, "kind": kind, "model": model, "members": members}
+    given |= {"non_members": non_members, "epsilon": epsilon, "delta": delta, "out": out, "device": device, "engine": engine}
+    raise typer.Exit(command.carried_out(given, asked=exit_code, as_json=as_json))
+
+
+@app.command()
 def ledger(
     file: Annotated[Path, typer.Argument(help="The ledger of a data set, which its owner alone can read.")],
     epsilon: Annotated[float | None, typer.Option(help="Open a new ledger with this ε for all runs together.")] = None,
