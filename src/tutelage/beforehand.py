@@ -85,6 +85,11 @@ def check_fit(private: Private, public: Public, budget: Budget, queries: int, co
 def check_records(private: Private, public: Public, test: Public | None) -> None:
     """Refuse records of several shapes or types, a private one among public ones, and targets of several shapes."""
     wanted, target = public.inputs.shape[1:], private.targets.shape[1:]
+    declared = [data.schema for data in (private, public, test) if data is not None and data.schema is not None]
+    if any(other != declared[0] for other in declared[1:]):
+        raise RecipeError(
+            "`schema` of private, public and test data must be one: they are read alike. Got different ones instead."
+        )
     for name, data in (("private", private), ("test", test)):
         if data is not None and numbers(data.inputs.dtype) != numbers(public.inputs.dtype):
             got = data.inputs.dtype

@@ -20,6 +20,8 @@ from tutelage.console import emit as _emit
 from tutelage.console import say as _say
 from tutelage.console import table as _table
 from tutelage.console import warn as _warn
+from tutelage.deployment import commands as deployment
+from tutelage.drafting import commands as drafting
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
 
@@ -433,6 +435,12 @@ def reproduce_segmentation(
             tuple(only or ()), out, small=small, data=data, public_data=public_data, seeds=seeds, device=device, tell=tell
         )
     raise typer.Exit(told(findings, out, as_json=as_json))
+
+
+# ── own data, own deployment ──────────────────────────────────────────────────────────────────────────────────────────
+
+for _command in (drafting.init, drafting.data, deployment.export, deployment.predict, deployment.compare):
+    app.command()(_command)
 
 
 @app.command()

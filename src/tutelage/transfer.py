@@ -17,6 +17,7 @@ from tutelage import beforehand
 from tutelage import guarantee as guarantees
 from tutelage.asking import Interview, Model, Progress, Questions
 from tutelage.codecs.corrections import Corrections
+from tutelage.data import schema
 from tutelage.data.dataset import Private, Public
 from tutelage.data.provenance import counted
 from tutelage.planning import Aggregation
@@ -166,6 +167,8 @@ class _Walk:
         fit = telling(self.learner.fit, self.say, "training the student")
         model = fit(self.public.unlabelled(), self.task.lesson(answers))
         _release(self.folder, self.task, model, answers)
+        if (declared := self.public.schema or self.private.schema) is not None:
+            self.folder.inputs.write_text(schema.text(declared, self.public.takes()), encoding="utf-8")
         return answers, sanitised, model
 
     def judge(self, model: Model, answers: Any, *, controls: bool) -> dict[str, float]:

@@ -32,6 +32,7 @@ from tutelage.data.scenes import Scenes
 from tutelage.data.volumes import Scan, Volumes
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.units import Roster, spelled
+from tutelage.recipes import own
 from tutelage.recipes.sections import placed, unknown
 from tutelage.telling import Progress
 
@@ -70,12 +71,15 @@ SETS: Mapping[str, MaskSet] = MappingProxyType(
 
 def check_data(section: Any) -> None:
     """Refuse an unknown set, keys that it has no use for, and a size that is not a mask's."""
-    names = ("digits", *presets.names(), *SETS)
+    names = ("digits", *presets.names(), *SETS, *own.OWN)
     if section.set not in names:
         raise unknown("data.set", section.set, names)
+    if own.has(section):
+        own.check(section)
+        return
     known = SETS.get(section.set)
     kept = (*known.needed, *known.open) if known is not None else ("roster",) if presets.has_roster(section.set) else ()
-    rest = (*KEYS, *(() if known is None else ("split",)))
+    rest = (*KEYS, *own.KEYS, *(() if known is None else ("split",)))
     idle = [key for key in rest if getattr(section, key) is not None and key not in kept]
     if idle:
         raise RecipeError(f"`data.{idle[0]}` must stay open for {section.set!r}. Got a value instead.")
@@ -140,6 +144,8 @@ def places(section: Any, roster: Roster | None) -> int | None:
     """Give the number of places for private units, as far as it is public and known without reading records."""
     if section.set == "digits":
         return PRIVATE
+    if own.has(section):
+        return None if roster is None else len(roster)
     if section.set not in SETS:
         return presets.places(section.set, published=section.roster == PUBLISHED)
     if SETS[section.set].find is None or section.private is not None:
