@@ -33,7 +33,6 @@ from tutelage.report.page import report
 from tutelage.transfer import Outcome, transfer
 
 if TYPE_CHECKING:
-    from tutelage.deployment.serving import load
     from tutelage.recipes.recipe import Recipe
     from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent

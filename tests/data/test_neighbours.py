@@ -211,6 +211,33 @@ def listed_pictures(data: list[Row], folder: Path, write: object) -> Private:
     return private_from_folder(folder, unit="patient", channels=1, classes=("benign", "malignant"), size=(3, 3))
 
 
+def masked_pictures(data: list[Row], folder: Path, write: object) -> Private:
+    """Pictures with masks and a list of patients; the third picture of the one who changes is damaged."""
+    pytest.importorskip("PIL.Image")
+    from tests.data.made import pair
+
+    for row in data:
+        name = f"{row.unit}-{row.which}"
+        pair(folder, name, row.value, shape=(6, 6), level=1 + row.label)
+        if row.unit == ONE and row.which == 2 and row.value > 200:
+            (folder / "masks" / f"{name}.png").write_bytes(b"damaged")
+    (folder / "patients.csv").write_text("\n".join(f"{row.unit}-{row.which},{row.unit}" for row in data))
+    return Private.from_pairs(folder, size=(6, 6), labels=(1,))
+
+
+def dicom_series(data: list[Row], folder: Path, write: object) -> Private:
+    """Series whose own headers say whose they are."""
+    pytest.importorskip("pydicom")
+    from tests.data.made import affine, blob, nifti, series
+
+    for row in data[: max(80, len(data))]:
+        image, mask = blob((4, 4, 3), row.value)
+        name = f"{row.unit}-{row.which}"
+        series(folder / "images" / name, np.rint(image), affine((1, 1, 1)), patient=row.unit, shuffle=row.value)
+        nifti(folder / "labels" / f"{name}.nii.gz", mask * (1 + row.label), affine((1, 1, 1)))
+    return Private.from_dicom(folder, size=(4, 4, 4), labels=(1,))
+
+
 def _is_private(number: int) -> bool:
     return int.from_bytes(hashlib.sha256(f"0:{number}".encode()).digest()[:8], "big") / 2**64 >= 0.2
 
@@ -227,6 +254,8 @@ LOADERS: dict[str, Callable[..., Private]] = {
     "Parquet": columns,
     "npz": archives,
     "image folders, with a list": listed_pictures,
+    "pictures with masks": masked_pictures,
+    "DICOM series": dicom_series,
 }
 # What a loader has no way to express: rows of files have the order of their names, and arrays without ids have no other id.
 NOT = {
@@ -235,6 +264,8 @@ NOT = {
     "image folders, by file": ("more records", "first one less", "at the end", "interleaved"),
     "volumes": ("at the end", "interleaved"),
     "image folders, with a list": ("at the end", "interleaved"),
+    "pictures with masks": ("at the end", "interleaved"),
+    "DICOM series": ("at the end", "interleaved", "other contents", "first one less"),
 }
 
 
