@@ -230,8 +230,8 @@ def dicom_series(data: list[Row], folder: Path, write: object) -> Private:
     pytest.importorskip("pydicom")
     from tests.data.made import affine, blob, nifti, series
 
-    for row in data[: max(80, len(data))]:
-        image, mask = blob((4, 4, 3), row.value)
+    for row in data:
+        image, mask = blob((4, 4, 2), row.value)
         name = f"{row.unit}-{row.which}"
         series(folder / "images" / name, np.rint(image), affine((1, 1, 1)), patient=row.unit, shuffle=row.value)
         nifti(folder / "labels" / f"{name}.nii.gz", mask * (1 + row.label), affine((1, 1, 1)))

@@ -60,7 +60,7 @@ def kind_of(folder: Path) -> str | None:
     if "inputs.npy" in inside:
         return "arrays"
     below = [path for path in _listed(folder) if path.is_dir()]
-    if {"images", "labels"} <= inside or _has_dicom(folder):
+    if any(_has_dicom(home) for home in (folder / "images", folder)):
         return "dicom"
     if below and all(_role(path) is None for path in below) and sum(_holds(path, IMAGES) for path in below) >= 2:
         return "images"
@@ -119,8 +119,10 @@ def _holds(folder: Path, endings: tuple[str, ...]) -> bool:
 
 
 def _has_dicom(folder: Path) -> bool:
-    for path in list(folder.rglob("*"))[:200]:
-        if path.is_file() and not path.name.startswith("."):
+    """Tell whether folders right here hold DICOM files."""
+    cases = [path for path in _listed(folder) if path.is_dir()] if folder.is_dir() else []
+    for path in [path for case in cases[:20] for path in _listed(case)[:5]]:
+        if path.is_file():
             with path.open("rb") as stream:
                 stream.seek(128)
                 if stream.read(4) == b"DICM":
