@@ -48,12 +48,31 @@ BOUNDS = ("ball", "orthant", "cube", "simplex", "onehot", "binary")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        _say(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and nothing else.")
+    ] = False,
+) -> None:
+    """Train models that may be published from data that may not."""
+
+
 def main() -> None:
     """Run the command line; every failure becomes one message: exit code 2 for what the caller can correct, 1 for the rest."""
     try:
         app()
+        sys.stdout.flush()
     except Error as error:
         _fail(type(error).__name__, str(error), code=2)
+    except BrokenPipeError:  # whoever read our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
     except OSError as error:
         name = error.filename or "a file"
         _fail("OSError", f"files must be readable and writable. Got «{error.strerror}» for {name} instead.", code=2)
