@@ -226,10 +226,7 @@ class Plain:
     bound: Bound = OneHot(CLASSES)
 
     def __init__(self, text: str) -> None:
-        self.text = text
-
-    def __repr__(self) -> str:
-        return self.text
+        self.key = text
 
     def encode(self, predictions: np.ndarray) -> np.ndarray:
         return Votes(CLASSES).encode(predictions)
@@ -285,17 +282,14 @@ def test_no_two_descriptions_run_together(ledger: Ledger) -> None:
 @pytest.mark.parametrize("name", ["teachers", "codec"])
 def test_what_no_process_describes_alike_is_refused_before_any_charge(ledger: Ledger, text: str, name: str) -> None:
     teachers, codec = (Keyed(text), Votes(CLASSES)) if name == "teachers" else (Mute(), Plain(text))
-    with pytest.raises(RecipeError, match=f"`{name}` must have a public `key`, or a `__repr__` without memory addresses"):
+    with pytest.raises(RecipeError, match=f"`{name}` must have a public `key` without memory addresses"):
         Curator(teachers, codec, GNMax(CLASSES, 8.0), ledger)
     assert ledger.length == 1
 
 
 def test_a_key_stands_for_a_description(ledger: Ledger) -> None:
-    codec: Any = Plain("<object at 0x7f3b2c1d0e50>")
-    codec.key = "mine"
-    Curator(Voters(), codec, GNMax(CLASSES, 8.0), ledger).answer(questions(1))
-    again: Any = Plain("<object at 0x7f0000000000>")
-    again.key = "mine"
+    Curator(Voters(), Plain("mine"), GNMax(CLASSES, 8.0), ledger).answer(questions(1))
+    again = Plain("mine")
     assert Curator(Voters(), again, GNMax(CLASSES, 8.0), ledger).known(questions(1))
 
 
@@ -306,7 +300,7 @@ def test_a_salt_is_a_text(ledger: Ledger, salt: Any) -> None:
 
 
 def test_teachers_that_cannot_vote_are_refused_before_any_charge(ledger: Ledger) -> None:
-    with pytest.raises(RecipeError, match="`teachers` must have a method `vote`"):
+    with pytest.raises(RecipeError, match="`teachers` must have a method `vote` or `contributions`"):
         plain(ledger, object())
     assert ledger.length == 1
 
@@ -581,7 +575,8 @@ class Halves:
 
     bound: Bound = Ball(2, 1.0)
 
-    def __repr__(self) -> str:
+    @property
+    def key(self) -> str:
         return "Halves()"
 
     def encode(self, predictions: np.ndarray) -> np.ndarray:
@@ -627,7 +622,8 @@ class Painted:
     def __init__(self, *, mask: bool) -> None:
         self.mask = mask
 
-    def __repr__(self) -> str:
+    @property
+    def key(self) -> str:
         return f"Painted({self.mask})"
 
     def encode(self, predictions: np.ndarray) -> np.ndarray:
@@ -676,7 +672,8 @@ class Plainly:
     def __init__(self, dimension: int = 3) -> None:
         self.bound = Ball(dimension, 1.0)
 
-    def __repr__(self) -> str:
+    @property
+    def key(self) -> str:
         return "Plainly()"
 
     def encode(self, predictions: np.ndarray) -> np.ndarray:
@@ -875,14 +872,14 @@ def test_vectors_have_no_counts(ledger: Ledger, private: Path) -> None:
     curator.answer(np.zeros((1, 2)))
     assert list(private.iterdir()) == []
     with pytest.raises(DataError, match="`private` must hold the counts"):
-        curator.data_dependent_rdp(ORDERS)
+        curator.account.data_dependent_rdp(ORDERS)
 
 
 def test_no_account_without_a_folder_or_counts(ledger: Ledger, private: Path) -> None:
     with pytest.raises(RecipeError, match="`private` must be a folder"):
-        plain(ledger).data_dependent_rdp(ORDERS)
+        plain(ledger).account.data_dependent_rdp(ORDERS)
     with pytest.raises(DataError, match="at least one answer"):
-        plain(ledger, private=private).data_dependent_rdp(ORDERS)
+        plain(ledger, private=private).account.data_dependent_rdp(ORDERS)
 
 
 def test_no_account_for_a_unit_behind_several_teachers(tmp_path: Path, private: Path) -> None:
@@ -892,9 +889,9 @@ def test_no_account_for_a_unit_behind_several_teachers(tmp_path: Path, private: 
             curator = Curator(Voters(), Votes(CLASSES), mechanism, ledger, private=private)
             curator.answer(questions(1))
             with pytest.raises(RecipeError, match="`unit` must stand behind one teacher"):
-                curator.data_dependent_rdp(ORDERS)
+                curator.account.data_dependent_rdp(ORDERS)
         with pytest.raises(RecipeError, match="`unit` must stand behind one teacher"):
-            Curator(Voters(), Votes(CLASSES), GNMax(CLASSES, 8.0, unit), ledger).sanitised_epsilon(
+            Curator(Voters(), Votes(CLASSES), GNMax(CLASSES, 8.0, unit), ledger).account.sanitised_epsilon(
                 SmoothNumber(0.01, 8.0), order=10.0
             )
 
@@ -916,7 +913,7 @@ def test_gnmax_is_priced_by_its_counts(ledger: Ledger, private: Path, agreeing: 
     curator = plain(ledger, Voters(agreeing), private=private)
     curator.answer(questions(1, 2, 3))
     curator.answer(questions(4))
-    same_price(curator.data_dependent_rdp(ORDERS), consensus.gnmax_rdp(counts_of(agreeing, 4), 8.0, ORDERS).sum(axis=0))
+    same_price(curator.account.data_dependent_rdp(ORDERS), consensus.gnmax_rdp(counts_of(agreeing, 4), 8.0, ORDERS).sum(axis=0))
 
 
 @pytest.mark.parametrize("agreeing", [26, 40, 50])
@@ -924,7 +921,7 @@ def test_lnmax_is_priced_by_its_counts(ledger: Ledger, private: Path, agreeing: 
     curator = Curator(Voters(agreeing), Votes(CLASSES), LNMax(CLASSES, 0.1), ledger, private=private)
     curator.answer(questions(1, 2, 3))
     moments = consensus.lnmax_log_moments(counts_of(agreeing, 3), 0.1, ORDERS - 1).sum(axis=0)
-    same_price(curator.data_dependent_rdp(ORDERS), moments / (ORDERS - 1))
+    same_price(curator.account.data_dependent_rdp(ORDERS), moments / (ORDERS - 1))
 
 
 @pytest.mark.parametrize("mechanism", [GNMax(CLASSES, 8.0), LNMax(CLASSES, 0.1)], ids=lambda m: type(m).__name__)
@@ -937,7 +934,7 @@ def test_both_steps_are_priced_by_their_counts(ledger: Ledger, private: Path, me
     else:
         answers = consensus.lnmax_log_moments(counts_of(45, answered), 0.1, ORDERS - 1).sum(axis=0) / (ORDERS - 1)
     tests = 12 * consensus.threshold_rdp([45], screen.effective_threshold, 8.0, ORDERS)[0]
-    same_price(curator.data_dependent_rdp(ORDERS), answers + tests)
+    same_price(curator.account.data_dependent_rdp(ORDERS), answers + tests)
 
 
 @pytest.mark.parametrize("mechanism", [GNMax(CLASSES, 8.0), LNMax(CLASSES, 0.5)], ids=lambda m: type(m).__name__)
@@ -949,38 +946,39 @@ def test_a_lead_is_priced_a_grid_step_smaller(ledger: Ledger, private: Path, mec
         continuous = consensus.gnmax_rdp(counts_of(50, 1), 8.0, ORDERS)[0]
     else:
         continuous = consensus.lnmax_log_moments(counts_of(50, 1), 0.5, ORDERS - 1)[0] / (ORDERS - 1)
-    assert (opened(curator.data_dependent_rdp(ORDERS)) > continuous)[:3].all()
+    assert (opened(curator.account.data_dependent_rdp(ORDERS)) > continuous)[:3].all()
 
 
 def test_an_interactive_screen_has_its_plain_price(ledger: Ledger, private: Path) -> None:
     curator = confident(ledger, threshold=1000.0, beyond=True, private=private)
     assert curator.answer(questions(1, 2), baseline=np.full((2, CLASSES), 0.1)).tolist() == [UNANSWERED] * 2
-    same_price(curator.data_dependent_rdp(ORDERS), 2 * ORDERS / (2 * 8.0**2))
+    same_price(curator.account.data_dependent_rdp(ORDERS), 2 * ORDERS / (2 * 8.0**2))
 
 
 def test_a_run_that_answered_nothing_pays_its_tests(ledger: Ledger, private: Path) -> None:
     curator = confident(ledger, threshold=1000.0, private=private)
     curator.answer(questions(1, 2))
     same_price(
-        curator.data_dependent_rdp(ORDERS), 2 * consensus.threshold_rdp([45], curator.screen.effective_threshold, 8.0, ORDERS)[0]
+        curator.account.data_dependent_rdp(ORDERS),
+        2 * consensus.threshold_rdp([45], curator.screen.effective_threshold, 8.0, ORDERS)[0],
     )
-    assert math.isfinite(curator.sanitised_epsilon(SmoothNumber(0.01, 8.0), order=3.0))
+    assert math.isfinite(curator.account.sanitised_epsilon(SmoothNumber(0.01, 8.0), order=3.0))
 
 
 def test_what_a_crash_left_uncovered_has_its_full_price(ledger: Ledger, private: Path) -> None:
     curator = confident(ledger, Voters(50), threshold=10.0, private=private)
     curator.answer(questions(1, 2))
-    covered = opened(curator.data_dependent_rdp(ORDERS))
+    covered = opened(curator.account.data_dependent_rdp(ORDERS))
     ledger.charge(Threshold(8.0), count=3)  # killed before the counts were kept
     ledger.charge(NoisyMax("gaussian", 8.0), count=2)
     lost = 3 * ORDERS / (2 * 8.0**2) + 2 * ORDERS / 8.0**2
-    assert opened(curator.data_dependent_rdp(ORDERS)) == pytest.approx(covered + lost)
+    assert opened(curator.account.data_dependent_rdp(ORDERS)) == pytest.approx(covered + lost)
 
 
 def test_a_half_written_file_of_counts_is_no_file(ledger: Ledger, private: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     curator = plain(ledger, Voters(50), private=private)
     curator.answer(questions(1))
-    covered = opened(curator.data_dependent_rdp(ORDERS))
+    covered = opened(curator.account.data_dependent_rdp(ORDERS))
 
     def killed(file: Any, *_: Any, **__: Any) -> None:
         file.write(b"\x93NUMPY")
@@ -990,26 +988,26 @@ def test_a_half_written_file_of_counts_is_no_file(ledger: Ledger, private: Path,
         patch.setattr(np, "save", killed)
         with pytest.raises(KeyboardInterrupt):
             curator.answer(questions(2))
-    assert opened(curator.data_dependent_rdp(ORDERS)) == pytest.approx(covered + ORDERS / 8.0**2)
+    assert opened(curator.account.data_dependent_rdp(ORDERS)) == pytest.approx(covered + ORDERS / 8.0**2)
 
 
 def test_what_others_did_in_the_same_book_has_its_full_price(ledger: Ledger, private: Path) -> None:
     curator = plain(ledger, Voters(50), private=private)
     curator.answer(questions(1, 2))
-    own = opened(curator.data_dependent_rdp(ORDERS))
+    own = opened(curator.account.data_dependent_rdp(ORDERS))
     other = Curator(Voters(50), Votes(CLASSES), GNMax(CLASSES, 6.0), ledger, private=private)
     other.answer(questions(1, 2, 3))
     ledger.charge(Gaussian(1.0, 5.0))
     ledger.charge(SmoothRelease(0.01, 9.0))
     beyond = 3 * ORDERS / 6.0**2 + ORDERS / (2 * 5.0**2) + accounting.smooth_release_rdp(0.01, 9.0, ORDERS)
-    assert opened(curator.data_dependent_rdp(ORDERS)) == pytest.approx(own + beyond)
+    assert opened(curator.account.data_dependent_rdp(ORDERS)) == pytest.approx(own + beyond)
 
 
 def test_after_a_look_the_account_is_infinite(ledger: Ledger, private: Path) -> None:
     curator = plain(ledger, private=private)
     curator.answer(questions(1))
     ledger.charge(NonPrivate("a look"))
-    assert np.isinf(opened(curator.data_dependent_rdp(ORDERS))).all()
+    assert np.isinf(opened(curator.account.data_dependent_rdp(ORDERS))).all()
 
 
 def test_the_account_counts_what_the_mechanism_counts(ledger: Ledger, private: Path) -> None:
@@ -1027,13 +1025,13 @@ def test_the_account_counts_what_the_mechanism_counts(ledger: Ledger, private: P
 
     curator = Curator(Voters(50), Soft(), GNMax(CLASSES, 8.0), ledger, private=private)
     curator.answer(questions(1))
-    same_price(curator.data_dependent_rdp(ORDERS), consensus.gnmax_rdp(counts_of(50, 1), 8.0, ORDERS)[0])
+    same_price(curator.account.data_dependent_rdp(ORDERS), consensus.gnmax_rdp(counts_of(50, 1), 8.0, ORDERS)[0])
 
 
 def test_the_account_is_sealed(ledger: Ledger, private: Path) -> None:
     curator = plain(ledger, private=private)
     curator.answer(questions(1))
-    account = curator.data_dependent_rdp(ORDERS)
+    account = curator.account.data_dependent_rdp(ORDERS)
     with pytest.raises(Unsealed):
         str(account)
 
@@ -1046,13 +1044,13 @@ RELEASE, ORDER = SmoothNumber(0.01, 8.0), 5.0
 def test_the_sanitised_figure_is_charged_once(ledger: Ledger, private: Path) -> None:
     curator = plain(ledger, private=private)
     curator.answer(questions(*range(20)))
-    first = curator.sanitised_epsilon(RELEASE, order=ORDER)
+    first = curator.account.sanitised_epsilon(RELEASE, order=ORDER)
     length = ledger.length
-    assert [curator.sanitised_epsilon(RELEASE, order=ORDER) for _ in range(3)] == [first] * 3
+    assert [curator.account.sanitised_epsilon(RELEASE, order=ORDER) for _ in range(3)] == [first] * 3
     assert ledger.length == length
     assert dict(ledger.totals())[RELEASE.event()] == 1
     curator.answer(questions(100))  # another state of the book is another question
-    curator.sanitised_epsilon(RELEASE, order=ORDER)
+    curator.account.sanitised_epsilon(RELEASE, order=ORDER)
     assert dict(ledger.totals())[RELEASE.event()] == 2
 
 
@@ -1067,10 +1065,10 @@ def test_the_sanitised_figure_is_the_account_plus_its_own_price_plus_noise(
     monkeypatch.setattr(
         mechanisms, "rounded_gaussian", lambda scale, shape: scales.append(scale) or np.zeros(shape, dtype=np.int64)
     )
-    account = float(opened(curator.data_dependent_rdp([ORDER]))[0])
+    account = float(opened(curator.account.data_dependent_rdp([ORDER]))[0])
     price = float(accounting.smooth_release_rdp(0.01, 8.0, ORDER)[0])
     expected = accounting.rdp_to_epsilon([account + price], [ORDER], DELTA)[0]
-    assert curator.sanitised_epsilon(RELEASE, order=ORDER) == pytest.approx(expected, abs=1e-5)
+    assert curator.account.sanitised_epsilon(RELEASE, order=ORDER) == pytest.approx(expected, abs=1e-5)
     if make is plain:
         smooth = consensus.gnmax_smooth_sensitivity(counts_of(45, 20), 8.0, ORDER, 0.01, TEACHERS)
         assert scales == pytest.approx([8.0 * (smooth * 2**20 + 1)], rel=1e-3)
@@ -1088,8 +1086,8 @@ def test_the_sanitised_figure_pays_for_every_smooth_release(
     monkeypatch.setattr(mechanisms, "rounded_gaussian", lambda scale, shape: np.zeros(shape, dtype=np.int64))
     curator = plain(ledger, private=private)
     curator.answer(questions(*range(20)))
-    first = curator.sanitised_epsilon(RELEASE, order=ORDER)
-    second = curator.sanitised_epsilon(SmoothNumber(0.01, 9.0), order=ORDER)
+    first = curator.account.sanitised_epsilon(RELEASE, order=ORDER)
+    second = curator.account.sanitised_epsilon(SmoothNumber(0.01, 9.0), order=ORDER)
     assert second == pytest.approx(first + float(accounting.smooth_release_rdp(0.01, 9.0, ORDER)[0]), abs=1e-5)
 
 
@@ -1110,17 +1108,19 @@ def test_a_figure_that_no_theorem_covers_is_refused_uncharged(
     curator.answer(questions(1))
     length = ledger.length
     with pytest.raises(RecipeError, match=told):
-        curator.sanitised_epsilon(release, order=order)
+        curator.account.sanitised_epsilon(release, order=order)
     assert ledger.length == length
 
 
 def test_no_figure_of_nothing_and_no_charge_for_it(ledger: Ledger, private: Path) -> None:
     with pytest.raises(RecipeError, match="`private` must be a folder"):
-        plain(ledger).sanitised_epsilon(RELEASE, order=ORDER)
+        plain(ledger).account.sanitised_epsilon(RELEASE, order=ORDER)
     with pytest.raises(DataError, match="at least one answer"):
-        plain(ledger, private=private).sanitised_epsilon(RELEASE, order=ORDER)
+        plain(ledger, private=private).account.sanitised_epsilon(RELEASE, order=ORDER)
     with pytest.raises(RecipeError, match=r"`mechanism` must be GNMax for a smooth release\. Got LNMax"):
-        Curator(Mute(), Votes(CLASSES), LNMax(CLASSES, 0.1), ledger, private=private).sanitised_epsilon(RELEASE, order=ORDER)
+        Curator(Mute(), Votes(CLASSES), LNMax(CLASSES, 0.1), ledger, private=private).account.sanitised_epsilon(
+            RELEASE, order=ORDER
+        )
     assert ledger.length == 1
 
 
@@ -1130,7 +1130,7 @@ def test_a_figure_over_budget_is_refused_unread(tmp_path: Path, private: Path, m
         curator.answer(questions(1))
         monkeypatch.setattr(Sealed, "load", lambda path: pytest.fail("read without a charge"))
         with pytest.raises(BudgetExceeded):
-            curator.sanitised_epsilon(SmoothNumber(0.01, 0.1), order=ORDER)
+            curator.account.sanitised_epsilon(SmoothNumber(0.01, 0.1), order=ORDER)
 
 
 # ── at size ───────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -184,6 +184,11 @@ class Autoencoder:
         return hashed(*self.weights.values())[:16]
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         return (
             f"Autoencoder(shape={self.shape}, dim={self.dim}, activation={self.activation!r}, norm={self.norm!r}, "
             f"noise={self.noise!r}, widths={self.widths}, fitted={self._digest!r})"

@@ -156,6 +156,11 @@ class Blocks:
         return named(self.provenance, self.spectrum.vectors, self.mean, self.variances)
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         return (
             f"Blocks(shape={self.shape}, block={self.block}, components={self.variances.shape[1]}, norm={self.norm!r}, "
             f"noise={self.noise!r}, clip={self.clip!r}, fitted={self._name!r})"

@@ -134,4 +134,9 @@ class Flips:
         return named(self.provenance, self.reference, np.empty(0) if self.mean is None else self.mean)
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         return f"Flips({self.filter!r}, norm={self.norm!r}, fitted={self._name!r})"

@@ -199,6 +199,11 @@ class Guided:
         return hashed(*self.weights.values())[:16]  # as for an autoencoder: another rounding is another decoder
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         seen = "" if self.provenance is None else f", saw={self.provenance.sha256[:16]!r}"
         return (
             f"Guided({self.codec!r}, channels={self.channels}, widths={self.widths}, noise={self.noise!r}, "

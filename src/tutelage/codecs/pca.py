@@ -158,6 +158,11 @@ class PCA:
         return named(self.provenance, self.spectrum.mean, self.spectrum.vectors, self.spectrum.variances)
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         return (
             f"PCA(shape={self.shape}, components={self.components}, norm={self.norm!r}, noise={self.noise!r}, "
             f"fitted={self._name!r})"

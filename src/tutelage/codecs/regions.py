@@ -73,6 +73,11 @@ class Regions:
         return pixels
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         cut = cut_name(self.method, self.shape, self.regions)
         return f"Regions(shape={self.shape!r}, regions={self.regions!r}, norm={self.norm!r}, method={cut!r})"
 

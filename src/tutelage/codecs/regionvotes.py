@@ -67,6 +67,11 @@ class RegionVotes:
         return Regioned(self, labels)
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         cut = cut_name(self.method, self.shape, self.regions)
         return f"RegionVotes(shape={self.shape!r}, regions={self.regions!r}, method={cut!r}, share={self.share!r})"
 

@@ -153,6 +153,11 @@ class Rescaled:
         return named(self.provenance, self.weights, self.offset, self.mean, self.variances)
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         return f"Rescaled({self.codec!r}, norm={self.norm!r}, noise={self.noise!r}, fitted={self._name!r})"
 
 

@@ -148,6 +148,11 @@ class Wavelet:
         return decoded(codes, self.bound.dimension, self.shape, self.backward)
 
     def __repr__(self) -> str:
+        return self.key
+
+    @property
+    def key(self) -> str:
+        """Name the codec by all that decides what it encodes and decodes."""
         return (
             f"Wavelet(shape={self.shape}, wavelet={self.wavelet!r}, levels={self.levels}, norm={self.norm!r}, "
             f"kept={len(self.kept)}, chosen={hashed(self.kept)[:16]!r})"
