@@ -21,7 +21,7 @@ TIME = 315_532_800
 _BLOCK = 1 << 20
 #: Every name that a file of a release may have. What it holds under another, nobody would look at before it leaves.
 _NAMES = re.compile(
-    r"(guarantee|inputs|manifest|scores)\.json|book\.jsonl|recipe\.toml|report\.html|labels\.csv|(answers|weights|samples)\.npz|stages\.npy"
+    r"(guarantee|inputs|manifest|metrics|scores)\.json|book\.jsonl|recipe\.toml|report\.html|labels\.csv|(answers|weights|samples)\.npz|stages\.npy"
     r"|(student|linear)(\.[a-z0-9]+)?|(codec|decoder)\.safetensors|features-[0-9a-f]{12}\.safetensors"
     r"|(sight|alignment)-[0-9a-f]{12}\.npz|rounds/[1-9][0-9]*\.npz"
 )
@@ -31,6 +31,7 @@ _LIMITS = {
     "scores.json": 1 << 20,
     "recipe.toml": 1 << 20,
     "inputs.json": 1 << 24,
+    "metrics.json": 1 << 24,
     NAME: 1 << 26,
     "book.jsonl": 1 << 28,
 }

@@ -38,7 +38,8 @@ STAGES = ("control: non-private, all private masks", "stage: teacher", "stage: e
 
 #: What a run writes anew whenever it goes on. What it learned of public data stays, and so do its rounds of questions.
 _WRITTEN = (
-    "guarantee.json", "manifest.json", "recipe.toml", "inputs.json", "scores.json", "labels.csv",
+    "guarantee.json", "manifest.json", "recipe.toml", "inputs.json", "metrics.json", "scores.json",
+    "labels.csv",
     "answers.npz", "weights.npz", "samples.npz", "stages.npy", "report.html", "student", "student.*", "linear", "linear.*",
 )  # fmt: skip
 
@@ -102,6 +103,11 @@ class RunFolder:
     def inputs(self) -> Path:
         """Give the place of what a raw record looks like, as it was declared."""
         return self.release / "inputs.json"
+
+    @property
+    def metrics(self) -> Path:
+        """Give the place of further measures of the student."""
+        return self.release / "metrics.json"
 
     @property
     def labels(self) -> Path:

@@ -13,7 +13,7 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage import beforehand
+from tutelage import beforehand, metrics
 from tutelage import guarantee as guarantees
 from tutelage.asking import Interview, Model, Progress, Questions
 from tutelage.codecs.corrections import Corrections
@@ -176,11 +176,21 @@ class _Walk:
         if self.test is None:
             return {}
         scores = self.task.scores(model, answers, self.test, self.other, self.say)
+        _measure(self.folder, model, self.test, self.public.schema or self.private.schema)
         if controls:
             given = (self.teachers, self.private, answers, self.test, self.other, self.folder, self.say)
             _judge(self.folder, lambda: self.task.controls(*given))
             self.say("scoring the controls", 1, 1)
         return scores
+
+
+def _measure(folder: RunFolder, model: Model, test: Public, declared: Any) -> None:
+    """Write further measures on public test data. A student of one's own that has none of them ends no run."""
+    try:
+        found = metrics.measured(model, test, declared.classes if declared is not None else ())
+    except Exception as error:  # of somebody's student; no private record is near it
+        found = {"failed": type(error).__name__}
+    folder.metrics.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _judge(folder: RunFolder, controls: Callable[[], None]) -> None:

@@ -10,6 +10,7 @@ from tutelage import __version__
 from tutelage.data.schema import ImageSchema, TableSchema, VolumeSchema
 from tutelage.deployment.students import Student
 from tutelage.privacy.files import read_json
+from tutelage.report import measures
 from tutelage.rounding import percent, rounded_up
 
 _TAGS = {True: "image-segmentation", False: "tabular-classification"}
@@ -48,6 +49,8 @@ def write(student: Student, target: Path, model: Path, format: str, checked: int
         "## Scores on public test data",
         "",
         *([f"| {'what'} | score |", "|---|---|", *(f"| {name} | {value:.3f} |" for name, value in scores.items())]),
+        "",
+        *([f"| {what} | {score} |" for what, score in measures.rows(measures.read(student.release))]),
         "",
         "## Use",
         "",

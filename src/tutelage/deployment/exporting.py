@@ -21,7 +21,7 @@ Array = npt.NDArray[Any]
 FORMATS = ("onnx", "torchscript", "safetensors", "skops")
 CLOSE = 1e-4
 METADATA = "tutelage"
-_ALONG = ("guarantee.json", "inputs.json", "scores.json")
+_ALONG = ("guarantee.json", "inputs.json", "metrics.json", "scores.json")
 
 
 @final

@@ -17,7 +17,7 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.events import Event
 from tutelage.privacy.files import read_json, write_whole
 from tutelage.privacy.ledger import Entry, charges, read_lines
-from tutelage.report import stages, words
+from tutelage.report import measures, stages, words
 from tutelage.rounding import percent, rounded_up
 from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG, RunFolder
 
@@ -100,6 +100,7 @@ def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
         with np.load(folder.samples, allow_pickle=False) as samples:
             gallery = plots.gallery(samples["inputs"], samples["labels"]) if "labels" in samples else None
     return {
+        "measures": measures.rows(measures.read(folder.release)),
         "answered": guarantee["labels"]["released"],
         "reinforced": guarantee["labels"]["reinforced"],
         "charges": sum(1 for _ in charges(rows)),
