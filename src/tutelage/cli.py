@@ -219,8 +219,19 @@ def run(
         return
     outcomes.show([(outcome.folder.root.name, outcome)])
     _warn(said)
+    _next(read, outcome)
     _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.{_READ}")
     _say(f"{outcome.folder.inside_data} says what was read of the private data, and what was left out.")
+
+
+def _next(recipe: Any, outcome: Any) -> None:
+    """Say what to try where a student does not beat what costs no privacy."""
+    from tutelage.drafting.advice import bought_nothing
+    from tutelage.report import page, stages
+
+    scores = outcomes.published(outcome)
+    if (stages.verdict if outcome.folder.answers.exists() else page.verdict)(scores):
+        _say("\n".join(bought_nothing(recipe)))
 
 
 @app.command()

@@ -230,7 +230,7 @@ def dicom_series(data: list[Row], folder: Path, write: object) -> Private:
     pytest.importorskip("pydicom")
     from tests.data.made import affine, blob, nifti, series
 
-    for row in data:
+    for row in (row for row in data if row.unit in (*PEOPLE[:20], ONE, OTHER)):
         image, mask = blob((4, 4, 2), row.value)
         name = f"{row.unit}-{row.which}"
         series(folder / "images" / name, np.rint(image), affine((1, 1, 1)), patient=row.unit, shuffle=row.value)

@@ -76,7 +76,8 @@ def test_pictures_with_masks(tutelage: Call, tmp_path: Path) -> None:
     assert dice(found["model"][None] / 255, mask[None])[0] > 0.5
 
 
-@pytest.mark.parametrize("kind", ["nifti", pytest.param("dicom", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["nifti", "dicom"])
 def test_volumes(tutelage: Call, tmp_path: Path, kind: str) -> None:
     """The mask of a turned volume with voxels of any size lies where the volume lies, and over its object."""
     place, shape = affine((1.0, 1.5, 2.0), turned=True), (16, 14, 12)
