@@ -82,7 +82,7 @@ def bought_nothing(recipe: Any) -> list[str]:
     how, budget, shards = recipe.how(), recipe.budget(), recipe.teachers.shards
     tried = [
         "These answers bought nothing. What helps, in this order, each fixed before it is run and paid for anew on the ledger:",
-        f"  more units, or units that agree more: noise is fixed by ε = {budget.epsilon:g}, and {shards:,} teachers have to outvote it",
+        f"  more units: noise is fixed by ε = {budget.epsilon:g}, and {shards:,} teachers have to outvote it",
     ]
     if isinstance(how, Aggregation) and not how.vectors:
         tried.append("  fewer questions (noise falls with the root of their number), or more teachers while each still learns")
