@@ -98,13 +98,19 @@ class Category:
         """Name the encoded columns."""
         return (*(f"{self.name}={one}" for one in self.categories), f"{self.name}=other")
 
+    @property
+    def unknown(self) -> str:
+        """Give a word that is not declared."""
+        known = set(written(self.categories))
+        return next(word for word in ("other", "something else", "\0") if word not in known)
+
     def encode(self, cells: Sequence[Any]) -> Array:
         """Give (records, categories + 1)."""
         return np.eye(len(self.features), dtype=np.float32)[places(cells, self.categories, len(self.categories))]
 
     def decode(self, columns: Array) -> list[Any]:
-        """Give the declared categories, and nothing where it was something else."""
-        return [(*self.categories, None)[place] for place in np.asarray(columns).argmax(axis=1).tolist()]
+        """Give the declared categories, and a word that is none of them where it was something else."""
+        return [(*self.categories, self.unknown)[place] for place in np.asarray(columns).argmax(axis=1).tolist()]
 
     def plain(self) -> dict[str, Any]:
         """Write it as a recipe has it."""

@@ -67,9 +67,7 @@ def feeds(schema: TableSchema, cells: Any) -> dict[str, Array]:
     for column in schema.columns:
         own = cells[column.name]
         if isinstance(column, Category):
-            words = np.array([*column.categories, ""], dtype=object)
-            unknown = next(word for word in ("", "other", "\0other") if word not in column.categories)
-            words[-1] = unknown
+            words = np.array([*column.categories, column.unknown], dtype=object)
             found[input_name(column.name)] = words[places(own, column.categories, len(column.categories))][:, None]
         else:
             found[input_name(column.name)] = np.fromiter(map(number, own), np.float64, len(own))[:, None]

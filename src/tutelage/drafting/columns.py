@@ -1,6 +1,6 @@
 """Guess what the columns of a table are: the label, whose row it is, categories and ranges. Its owner reads them before a run.
 
-Ranges are rounded outwards and do not follow single rows; a category that fewer than ten rows have is left to "other".
+Ranges are rounded outwards and do not follow single rows; a category that fewer than ten people have is left to "other".
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tutelage.data.tables import Cells
 
 _IDS = ("patient", "subject", "person", "mrn", "case", "customer", "client", "user", "hospital", "site")
 _LABELS = ("label", "class", "target", "diagnosis", "outcome", "y", "income", "readmitted", "survived", "died", "death", "event")
-_FEW, _MOST, _RARE = 12, 50, 10  # values of a number that are categories; categories at most; rows that a category must have
+_KEYS = ("id", "_nr", "_no", "key", "uuid")
+_FEW, _MOST, _RARE = 12, 50, 10  # values of a number that are categories; categories at most; people who must have one
 
 
 @final
@@ -45,7 +46,7 @@ def guess(cells: Cells, *, label: str | None = None, id: str | None = None) -> G
     for name in names:
         if name in (whose, chosen):
             continue
-        made, why, some = _column(name, cells.columns[name])
+        made, why, some = _column(name, cells.columns[name], whose and cells.columns[whose])
         if made is None:
             left.append((name, why))
         else:
@@ -78,24 +79,28 @@ def _order(word: str) -> tuple[float, str]:
     return (value if math.isfinite(value) else math.inf, word)
 
 
-def _column(name: str, cells: Sequence[Any]) -> tuple[Number | Category | None, str, bool]:
-    words = [word for word in written(cells) if word]
+def _column(name: str, cells: Sequence[Any], ids: Sequence[Any] | None) -> tuple[Number | Category | None, str, bool]:
+    texts = written(cells)
+    words = [word for word in texts if word]
     if not words:
         return None, "it is empty", False
+    if name.lower().endswith(_KEYS) and len(set(words)) > 0.9 * len(words):
+        return None, "it names rows, and does not describe them", False
     values = np.array([number(word) for word in words])
     finite = values[np.isfinite(values)]
     counted = Counter(words)
     if len(finite) > 0.9 * len(words) and len(counted) > _FEW:
         low, high = _range(finite)
         return (Number(name, low, high), "", False) if low < high else (None, "it has one value", False)
-    common = [word for word, count in counted.items() if count >= _RARE]
+    people = counted if ids is None else Counter(word for word, _ in set(zip(texts, written(ids), strict=True)))
+    common = [word for word in counted if people[word] >= _RARE]
     if len(counted) > _MOST and sum(counted[word] for word in common) < 0.5 * len(words):
         return None, f"{len(counted)} different words, as a name or a free text has", False
     kept = sorted(sorted(common, key=lambda word: -counted[word])[:_MOST], key=_order)
     if len(kept) < 2 and len(counted) < 2:
         return None, "it has one value", False
     if not kept:
-        return None, "no word of it is in ten rows", False
+        return None, "no word of it is ten people's", False
     return Category(name, tuple(kept)), "", len(kept) < len(counted)
 
 
