@@ -12,7 +12,7 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage.data.schema import TableSchema
+from tutelage.data.schema import TableSchema, VolumeSchema
 from tutelage.deployment import card, samples
 from tutelage.deployment.students import Student, read
 from tutelage.privacy.errors import DataError, RecipeError
@@ -87,9 +87,10 @@ def onnx_model(student: Student) -> Any:
     """Make the ONNX model: raw records in, names and probabilities, or shares and masks, out."""
     from tutelage.deployment import graphs
 
-    about = {
-        METADATA: json.dumps({"version": 1, "names": list(student.names), "draws": student.draws, "schema": _plain(student)})
-    }
+    told = {"version": 1, "names": list(student.names), "draws": student.draws, "schema": _plain(student)}
+    if student.draws:
+        told["threshold"] = student.model.threshold
+    about = {METADATA: json.dumps(told)}
     about["license"] = "see README.md: the guarantee in guarantee.json holds for this model"
     graph = graphs.Graph()
     bins = student.form == "linear" and getattr(student.model.sight.features, "kind", "") == "bins"
@@ -110,10 +111,16 @@ def onnx_model(student: Student) -> Any:
     from tutelage.deployment import networks
 
     inner, accepted = networks.onnx(student), networks.taken(student)
+    opset = next(one.version for one in inner.opset_import if one.domain == "")
+    if isinstance(student.schema, VolumeSchema):
+        from tutelage.deployment import boxes
+
+        box, shape = boxes.taken(graph, student.schema)
+        boxes.given(graph, graph.inline(inner, {"inputs": box})[0], shape, student.schema, student.model.threshold)
+        return graph.model(about, opset=opset)
     kind = "UINT8" if accepted.scaled else "FLOAT"
     values = graph.input("inputs", kind, ["records", *accepted.shape])
     (shares,) = graph.inline(inner, {"inputs": values})
-    opset = next(one.version for one in inner.opset_import if one.domain == "")
     if student.draws:
         cut = graph.constant(np.float32(student.model.threshold))
         graph.output("shares", "FLOAT", ["records", *accepted.shape[1:]], shares)
@@ -132,6 +139,8 @@ def _plain(student: Student) -> dict[str, Any] | None:
 
 def _check(student: Student, model: Path, format: str, given: Any) -> tuple[int, float]:
     """Compare what was written with the student, record by record; refuse what differs, or what nothing could be compared on."""
+    if format == "onnx" and isinstance(student.schema, VolumeSchema):
+        return _check_volumes(student, model)
     wanted = student.shares(samples.encoded(student, given))
     if not len(wanted):
         raise DataError("`public` must hold one record at least, to check what was written. Got none instead.")
@@ -154,6 +163,21 @@ def _check(student: Student, model: Path, format: str, given: Any) -> tuple[int,
     if format == "onnx" and not student.draws:
         _check_words(student, np.asarray(answers["label"], dtype=object).reshape(-1), wanted)
     return len(wanted), apart
+
+
+def _check_volumes(student: Student, model: Path) -> tuple[int, float]:
+    """Compare whole volumes, larger and smaller than the model's box: what is done before and after is checked with it."""
+    from tutelage.deployment import boxes
+
+    apart, volumes = 0.0, boxes.made(student.schema)  # type: ignore[arg-type]
+    for volume in volumes:
+        found = run_onnx(model, {boxes.INPUT: volume})["shares"]
+        apart = max(apart, float(np.abs(found - boxes.whole(student, volume)).max()))
+    if not apart <= CLOSE:
+        raise DataError(
+            f"the exported model must give the student's answers to {CLOSE:g}. Got {apart:.2g} instead; do not use it."
+        )
+    return len(volumes), apart
 
 
 def _check_words(student: Student, given: Array, wanted: Array) -> None:

@@ -12,9 +12,11 @@ from typing import Any, final
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from tutelage.data.accepted import Accepted
 from tutelage.deployment.students import Student
+from tutelage.nets.masks import windows
 from tutelage.privacy.errors import RecipeError
 
 _RECORDS = 2  # of the example that a network is traced with: any number will do later
@@ -34,13 +36,27 @@ class Whole(nn.Module):
         else:
             network = model.factory().eval()
             network.load_state_dict(model.state)
-            self.inner, self.judged = network, model._judged
+            self.inner, self.judged = network, model._judged if student.form == "network" else self._drawn
+            self.window = getattr(model, "window", None)
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Give shares (records, classes) or (records, *space)."""
         values = inputs.to(torch.float32) / 255 if self.scaled else inputs
         found: Tensor = self.inner(values) if self.judged is None else self.judged(self.inner, values)
         return found
+
+    def _drawn(self, network: nn.Module, block: Tensor) -> Tensor:
+        """Look through overlapping windows as `MaskModel` does, without writing into a sum: exporters lose such writes."""
+        space = tuple(int(side) for side in block.shape[2:])
+        if self.window is None or all(have <= want for have, want in zip(space, self.window, strict=True)):
+            return network(block).float().sigmoid()[:, 0]
+        seen, parts = np.zeros(space, np.float32), []
+        for place in windows(space, self.window):
+            seen[place] += 1
+            share = network(block[(slice(None), slice(None), *place)]).float().sigmoid()[:, 0]
+            edges = [(one.start, have - one.stop) for one, have in zip(place, space, strict=True)]
+            parts.append(functional.pad(share, [side for pair in reversed(edges) for side in pair]))
+        return torch.stack(parts).sum(dim=0) / torch.from_numpy(seen)
 
 
 @final

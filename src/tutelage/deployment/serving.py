@@ -33,6 +33,7 @@ class Predictor:
     threshold: float
     _ask: Any  # raw records to shares
     accepted: Accepted | None = None
+    draw: Any = None  # a volume (channels, x, y, z) to shares of its own size
 
     @classmethod
     def load(cls, place: Path | str, *, device: str = "cpu") -> Predictor:
@@ -48,7 +49,12 @@ class Predictor:
         def ask(raw: Any) -> Array:
             return student.shares(samples.encoded(student, raw))
 
-        return cls(student.names, student.draws, student.schema, threshold, ask, student.accepted)
+        def draw(volume: Any) -> Array:
+            from tutelage.deployment import boxes
+
+            return np.asarray(boxes.whole(student, volume))
+
+        return cls(student.names, student.draws, student.schema, threshold, ask, student.accepted, draw)
 
     @classmethod
     def _onnx(cls, path: Path) -> Predictor:
@@ -68,7 +74,10 @@ class Predictor:
             feeds = samples.feeds(schema, raw) if isinstance(schema, TableSchema) else {"inputs": _typed(raw, inputs["inputs"])}
             return np.asarray(session.run([wanted], feeds)[0])
 
-        return cls(tuple(about["names"]), bool(about["draws"]), schema, float(about.get("threshold", 0.5)), ask)
+        def draw(volume: Any) -> Array:
+            return np.asarray(session.run(["shares"], {"volume": np.asarray(volume, np.float32)})[0])
+
+        return cls(tuple(about["names"]), bool(about["draws"]), schema, float(about.get("threshold", 0.5)), ask, None, draw)
 
     def shares(self, raw: Any) -> Array:
         """Give class probabilities (records, classes), or every pixel's share, of cells by their column or of arrays."""

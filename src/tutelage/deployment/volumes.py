@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.data import dicom
-from tutelage.data.reading import Reading, resized, scaled
+from tutelage.data.reading import Reading, resized
 from tutelage.data.schema import VolumeSchema
-from tutelage.data.volumes import fitted, prepared
 from tutelage.data.voxels import clean_image
 from tutelage.privacy.errors import DataError
 
@@ -72,12 +71,10 @@ def mask(model: Predictor, schema: VolumeSchema, image: Any) -> Array:
     channels = [voxels] if voxels.ndim == 3 else [voxels[..., number] for number in range(voxels.shape[3])]
     if len(channels) != schema.channels:
         raise DataError(f"`files` must have {schema.channels} channels. Got {len(channels)} instead.")
-    reading, affine = Reading(spacing=schema.spacing, intensity=schema.intensity), np.asarray(turned.affine)
-    ready = np.stack([fitted(prepared(clean_image(one)[0], affine, reading), schema.size) for one in channels])
-    found = model.predict(ready[None])[0]
-    shape = turned.shape[:3]
-    near = shape if schema.spacing is None else tuple(scaled(shape, affine, schema.spacing))
-    full = resized(fitted(found, near), shape, order=0)
+    affine, shape = np.asarray(turned.affine), turned.shape[:3]
+    reading = Reading(spacing=schema.spacing)
+    near = np.stack([reading.resampled(clean_image(one)[0], affine, order=1) for one in channels])
+    full = resized((model.draw(near) > model.threshold).astype(np.uint8), shape, order=0)
     back = nibabel.orientations.ornt_transform(nibabel.io_orientation(turned.affine), nibabel.io_orientation(image.affine))
     return np.ascontiguousarray(nibabel.orientations.apply_orientation(full, back)).astype(np.uint8)
 
