@@ -134,6 +134,22 @@ def test_people_are_divided_by_their_own_id_alone() -> None:
     assert not np.array_equal(part(1, 0, 0.15)(ids), test)
 
 
+def test_the_pool_is_asked_in_another_order_than_its_file_has(tmp_path: Path) -> None:
+    from tutelage.recipes.own import load, shuffled
+    from tutelage.recipes.recipe import DataSection
+
+    assert sorted(shuffled(50, 0).tolist()) == list(range(50))
+    assert not np.array_equal(shuffled(50, 0), shuffled(50, 1))
+    lines = [f"p{row},{row},a,{'no' if row < 50 else 'yes'}" for row in range(100)]
+    table(tmp_path, *lines)
+    names = {"file": "t.csv", "public_file": "t.csv", "test_file": "t.csv"}
+    columns_ = {"age": {"low": 0, "high": 100}, "kind": {"categories": ["a"]}}
+    section = DataSection(set="table", label="label", id="who", classes=("no", "yes"), columns=columns_, declared=True, **names)
+    private, public, _ = load(section, tmp_path, unit="patient", seed=0, roster=None, public_data=False)
+    assert 15 < public.targets[:50].sum() < 35  # one class after the other, as files often have them, would give 0
+    assert private.targets.tolist() == [0] * 50 + [1] * 50  # private rows stay as they are
+
+
 def test_guessed_ranges_and_categories_follow_no_single_person() -> None:
     rows = 400
     cells = tables.Cells(

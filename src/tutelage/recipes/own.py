@@ -131,7 +131,15 @@ def check_declared(section: Any, *, public_data: bool = False) -> None:
 def load(section: Any, given: str | Path | None, *, unit: Any, seed: int, roster: Roster | None, public_data: bool) -> Three:
     """Read the three parts."""
     check_declared(section, public_data=public_data)
-    return {"table": _tables, "images": _images, "arrays": _arrays}[section.set](section, Path(given or "."), unit, seed, roster)
+    read = {"table": _tables, "images": _images, "arrays": _arrays}[section.set]
+    private, public, test = read(section, Path(given or "."), unit, seed, roster)
+    return private, public[shuffled(len(public), seed)], test
+
+
+def shuffled(count: int, seed: int) -> Any:
+    """Give an order for public records: files often have one class after the other, and the first ones are asked about."""
+    keys = [hashlib.sha256(f"order|{seed}|{place}".encode()).digest() for place in range(count)]
+    return np.array(sorted(range(count), key=keys.__getitem__), dtype=np.int64)
 
 
 def declared(section: Any) -> tuple[str, ...]:
