@@ -74,8 +74,12 @@ def scans(kind: str) -> Any:
 
 
 WALKS: dict[str, Any] = {
-    "CSV": adult(8000, 2), "class PNGs": classes, "PNG pairs": slices(24), "DICOM series": scans("dicom"), "NIfTI": scans("nifti"),
-}  # fmt: skip
+    "CSV": adult(8000, 2),
+    "class PNGs": classes,
+    "PNG pairs": slices(24),
+    "DICOM series": scans("dicom"),
+    "NIfTI": scans("nifti"),
+}
 FILES = {"CSV": "test.csv", "class PNGs": "test", "PNG pairs": "test/images", "NIfTI": "test/imagesTr"}
 
 
