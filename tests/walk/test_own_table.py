@@ -66,6 +66,10 @@ def test_the_whole_walk(tutelage: Call, tmp_path: Path) -> None:
     assert {row[1] for row in rows} == {"healthy", "sick"}  # words come back
     assert [row[0] for row in rows] == [line.split(",")[0] for line in new.read_text(encoding="utf-8").splitlines()[1:]]
     assert [row[:2] for row in rows] == [row[:2] for row in answers["run"][1:]]
+    found = json.loads(tutelage("compare", run, run / "release", "--json", "--plot", tmp_path / "frontier.svg")[1])
+    assert [row["run"] for row in found] == ["run", "run"]
+    assert found[0]["scores"]["private student"] == scores["private student"]
+    assert (tmp_path / "frontier.svg").read_text(encoding="utf-8").startswith("<?xml")
     card = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     assert "differential-privacy" in card
     assert "| `marker` |" in card
@@ -95,6 +99,44 @@ def test_a_model_that_differs_is_refused(tutelage: Call, tmp_path: Path, monkeyp
     (tmp_path / "turned.onnx").write_bytes(content)
     with pytest.raises(ValueError, match="student's labels"):
         exporting._check(student, tmp_path / "turned.onnx", "onnx", samples.raw(student))
+
+
+def test_data_shows_what_is_read(tutelage: Call, tmp_path: Path) -> None:
+    clinic(tmp_path / "clinic")
+    with (tmp_path / "clinic" / "private.csv").open("a", encoding="utf-8") as file:
+        file.write("p0,40,f,5.0,unclear\np0,one cell too few\n")
+    tutelage("init", tmp_path / "clinic", "--out", tmp_path / "c.toml")
+    code, said, err = tutelage("data", tmp_path / "c.toml", "--json", "--pictures", tmp_path / "look.html")
+    assert code == 0, err
+    private = json.loads(said)["parts"]["private"]
+    assert private["labels"]["no class"] == 2
+    assert private["units"] == 240
+    assert any("another number of cells" in note for note in private["notes"])
+    assert "NOT FOR RELEASE" in (tmp_path / "look.html").read_text(encoding="utf-8")
+    assert (tmp_path / "look.html").stat().st_mode & 0o077 == 0
+    code, said, _ = tutelage("data", tmp_path / "clinic")
+    assert code == 0
+    assert "label 'diagnosis'" in said
+
+
+def test_ctrl_c_ends_with_one_line(tutelage: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tutelage.drafting import draft
+
+    def stopped(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(draft, "draft", stopped)
+    code, said, err = tutelage("init", "anywhere")
+    assert (code, said) == (130, "")
+    assert err.strip().startswith("Stopped.")
+    assert "--resume" in err
+    assert "Traceback" not in err
+
+
+def test_the_version_is_an_option(tutelage: Call) -> None:
+    from tutelage import __version__
+
+    assert tutelage("--version")[:2] == (0, f"{__version__}\n")
 
 
 def test_one_file_divides_people_by_their_ids(tutelage: Call, tmp_path: Path) -> None:
