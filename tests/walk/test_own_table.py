@@ -66,6 +66,17 @@ def test_the_whole_walk(tutelage: Call, tmp_path: Path) -> None:
     assert {row[1] for row in rows} == {"healthy", "sick"}  # words come back
     assert [row[0] for row in rows] == [line.split(",")[0] for line in new.read_text(encoding="utf-8").splitlines()[1:]]
     assert [row[:2] for row in rows] == [row[:2] for row in answers["run"][1:]]
+    code, _, err = tutelage("export", run, "--format", "skops", "--out", tmp_path / "plain")
+    assert code == 0, err
+    assert list(csv.reader(io.StringIO(tutelage("predict", tmp_path / "plain", new)[1]))) == answers["run"]
+    for words, rule in (
+        (("--format", "torchscript", "--out", tmp_path / "a"), "no torch network"),
+        (("--format", "pickle", "--out", tmp_path / "b"), "must be one of"),
+        (("--out", run / "release" / "here"), "outside of the release"),
+        (("--out", tmp_path / "model"), "new or empty folder"),
+    ):
+        code, _, err = tutelage("export", run, *words)
+        assert (code, rule in err) == (2, True), err
     found = json.loads(tutelage("compare", run, run / "release", "--json", "--plot", tmp_path / "frontier.svg")[1])
     assert [row["run"] for row in found] == ["run", "run"]
     assert found[0]["scores"]["private student"] == scores["private student"]
