@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import re
 import shutil
 import tempfile
 import time
@@ -29,7 +30,6 @@ from tutelage.recipes.recipe import parse
 from tutelage.recipes.run import bound, run
 
 CONSTANT = {"labels": "control: public only, no answers (ε = 0)", "masks": "control: mean shape, as the student's label"}
-SMALL = "\n[student.latent]\nsteps = 60\n\n[student.latent.begin]\nsteps = 100\n\n[student.latent.again]\nsteps = 60\n"
 NAMES = (
     "age", "workclass", "fnlwgt", "education", "education-num", "marital-status", "occupation", "relationship", "race", "sex",
     "capital-gain", "capital-loss", "hours-per-week", "native-country", "income",
@@ -117,7 +117,7 @@ def tried(name: str, data: Path, home: Path) -> dict[str, Any]:
         "declared = false", "declared = true"
     )
     if "small" in row:  # two busy cores: networks learn for less long than `init` says
-        text = text.replace("steps = 200", "steps = 60") + SMALL
+        text = re.sub(r"steps = \d+", "steps = 60", text).replace("begin]\nsteps = 60", "begin]\nsteps = 100")
     recipe = parse(text)
     started = time.monotonic()
     outcome = run(recipe, home / "run", device="cpu")

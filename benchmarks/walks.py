@@ -30,8 +30,7 @@ import result
 from decisions import adult, slices
 from tutelage.data.idx import read_digits
 
-COUNTS = {"nifti": (16, 8, 6), "dicom": (10, 6, 4)}
-QUICK = "\n[student.latent]\nsteps = 30\n\n[student.latent.begin]\nsteps = 60\n\n[student.latent.again]\nsteps = 30\n"
+COUNTS = {"nifti": (10, 5, 4), "dicom": (8, 4, 3)}
 
 
 def classes(data: Path, folder: Path) -> None:
@@ -101,7 +100,7 @@ def walked(kind: str, data: Path, home: Path) -> dict[str, Any]:
     recipe = home / "own.toml"
     text = recipe.read_text(encoding="utf-8").replace("declared = false", "declared = true")
     drawing = 'kind = "unet"' in text
-    recipe.write_text(re.sub("steps = 200", "steps = 30", text) + QUICK * drawing, encoding="utf-8")
+    recipe.write_text(re.sub(r"steps = \d+", "steps = 40", text), encoding="utf-8")
     call("run", "own.toml", "--out", "run")
     call("export", "run", "--out", "model")
     files = (

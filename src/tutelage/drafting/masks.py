@@ -75,6 +75,15 @@ def draft(found: Found, name: str, *, epsilon: float, size: int | None) -> whole
         'learner = "latent"',
         "widths = [8, 16, 32]",
         "",
+        "[student.latent]  # it learns the mean shape, then the codes, then its own masks",
+        "steps = 300",
+        "",
+        "[student.latent.begin]",
+        "steps = 400",
+        "",
+        "[student.latent.again]",
+        "steps = 400",
+        "",
     ]
     missing = ["`declared = true`: confirm that what the recipe says may be published"]
     missing += [] if found.public else ["public images: a student learns from them. Give them a folder of their own, public/"]
