@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tutelage.codecs.votes import Votes
 from tutelage.data.dataset import Private, Public
+from tutelage.data.schema import TableSchema
 from tutelage.planning import Aggregation, MeanPlan, Sanitise, Selection
 from tutelage.privacy.bounds import Ball, Binary, Cube, OneHot, Orthant, Simplex
 from tutelage.privacy.curator import Curator
@@ -59,6 +60,7 @@ _LATER = {
     "SupervisedStudent": "tutelage.students.supervised",
     "Uncertain": "tutelage.students.questions",
     "audit": "tutelage.audits.audit",
+    "load": "tutelage.deployment.serving",
     "verify": "tutelage.verification",
 }
 
@@ -104,6 +106,7 @@ __all__ = [
     "SmoothNumber",
     "SpreadingStudent",
     "SupervisedStudent",
+    "TableSchema",
     "ThresholdTest",
     "Uncertain",
     "Unit",
@@ -116,6 +119,7 @@ __all__ = [
     "distill",
     "generate",
     "learn",
+    "load",
     "report",
     "transfer",
     "verify",

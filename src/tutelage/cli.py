@@ -20,6 +20,8 @@ from tutelage.console import emit as _emit
 from tutelage.console import say as _say
 from tutelage.console import table as _table
 from tutelage.console import warn as _warn
+from tutelage.deployment import commands as deployment
+from tutelage.drafting import commands as drafting
 from tutelage.federation import commands as federated
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
@@ -50,12 +52,31 @@ BOUNDS = ("ball", "orthant", "cube", "simplex", "onehot", "binary")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        _say(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and nothing else.")
+    ] = False,
+) -> None:
+    """Train models that may be published from data that may not."""
+
+
 def main() -> None:
     """Run the command line; every failure becomes one message: exit code 2 for what the caller can correct, 1 for the rest."""
     try:
         app()
+        sys.stdout.flush()
     except Error as error:
         _fail(type(error).__name__, str(error), code=2)
+    except BrokenPipeError:  # whoever read our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
     except OSError as error:
         name = error.filename or "a file"
         _fail("OSError", f"files must be readable and writable. Got «{error.strerror}» for {name} instead.", code=2)
@@ -202,8 +223,18 @@ def run(
         return
     outcomes.show([(outcome.folder.root.name, outcome)])
     _warn(said)
+    _next(read, outcome)
     _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.{_READ}")
     _say(f"{outcome.folder.inside_data} says what was read of the private data, and what was left out.")
+
+
+def _next(recipe: Any, outcome: Any) -> None:
+    """Say what to try where a student does not beat what costs no privacy."""
+    from tutelage.drafting.advice import bought_nothing
+    from tutelage.tasks.table import reading
+
+    if reading(outcome.guarantee["task"]).verdict(outcomes.published(outcome)):
+        _say("\n".join(bought_nothing(recipe)))
 
 
 @app.command()
@@ -581,6 +612,12 @@ def reproduce_segmentation(
             tuple(only or ()), out, small=small, data=data, public_data=public_data, seeds=seeds, device=device, tell=tell
         )
     raise typer.Exit(told(findings, out, as_json=as_json))
+
+
+# ── own data, own deployment ──────────────────────────────────────────────────────────────────────────────────────────
+
+for _command in (drafting.init, drafting.data, deployment.export, deployment.predict, deployment.compare):
+    app.command()(_command)
 
 
 @app.command()
