@@ -32,16 +32,21 @@ from tutelage.report.page import report
 from tutelage.transfer import Outcome, learn, transfer
 
 if TYPE_CHECKING:
+    from tutelage.audits.audit import audit
+    from tutelage.distillation.sets import DistilledSet
     from tutelage.recipes.recipe import Recipe
     from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent
     from tutelage.students.supervised import SupervisedStudent
+    from tutelage.tasks.distilled.sets import distill
     from tutelage.teachers.estimators import EstimatorTeachers
     from tutelage.verification import verify
 
 __version__ = "0.1.0"
 
 _LATER = {
+    "DistilledSet": "tutelage.distillation.sets",
+    "distill": "tutelage.tasks.distilled.sets",
     "LinearRounds": "tutelage.students.linear_rounds",
     "OneShot": "tutelage.tasks.statistics.images",
     "Scattering": "tutelage.features.scattering",
@@ -53,6 +58,7 @@ _LATER = {
     "SpreadingStudent": "tutelage.students.spreading",
     "SupervisedStudent": "tutelage.students.supervised",
     "Uncertain": "tutelage.students.questions",
+    "audit": "tutelage.audits.audit",
     "verify": "tutelage.verification",
 }
 
@@ -67,6 +73,7 @@ __all__ = [
     "Cube",
     "Curator",
     "DataError",
+    "DistilledSet",
     "Error",
     "EstimatorTeachers",
     "GNMax",
@@ -104,7 +111,9 @@ __all__ = [
     "Unsealed",
     "Votes",
     "__version__",
+    "audit",
     "classify",
+    "distill",
     "generate",
     "learn",
     "report",

@@ -307,7 +307,7 @@ def _answers(row: Entry) -> int:
     event, count = row.body["event"], int(row.body["count"])
     if event.get("kind") == "Reserved":
         return count * int(event["rounds"])
-    return count if event.get("kind") in ("NoisyMax", "Gaussian", "Laplace") else 0
+    return count if event.get("kind") in ("NoisyMax", "Gaussian", "SummedGaussian", "Laplace") else 0
 
 
 def check_data(data: Any, release: Path, files: frozenset[str]) -> None:

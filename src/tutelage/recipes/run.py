@@ -105,6 +105,24 @@ def run(
     return outcome
 
 
+def again(
+    recipe: Recipe, private: Private, public: Public, out: Path, *, shards: int, device: str = "auto", engine: str = "auto"
+) -> Any:
+    """Repeat the walk on these records and give its model, without scores or controls: what an audit compares.
+
+    `out` is a folder that its caller throws away, and the ledger with it.
+    """
+    folder, number = RunFolder(out).create(), 0 if recipe.about_masks else classes(recipe)
+    if recipe.alignment is not None:
+        public, _ = laid(public, recipe.alignment.model_dump(exclude_none=True), folder, device=device, progress=None)
+    teachers, student = _learners(recipe, private, public, number, folder, device=device, engine=engine, progress=None)
+    return transfer(
+        private, public, teachers=teachers, student=student, codec=_codec(recipe, public, folder, device=device),
+        budget=recipe.budget(), shards=shards, queries=recipe.aggregation.queries, aggregation=recipe.how(),
+        questions=learners.questions(recipe), out=out, controls=False, seed=recipe.seed, truth=False,
+    ).model  # fmt: skip
+
+
 def _check_begun(recipe: Recipe, folder: RunFolder) -> None:
     """Refuse to go on, before anything is read or fitted, with a folder that another recipe began."""
     if folder.state.get("run") not in (None, recipe.sha256):

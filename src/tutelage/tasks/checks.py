@@ -23,7 +23,7 @@ from tutelage.runs import RunFolder
 from tutelage.tasks.task import IterativeStudent
 
 #: What may lie under `private/` of a run that was killed before it opened its ledger.
-_BEGUN = ("release", "run.lock", "book.sqlite.lock", "scans")
+_BEGUN = ("release", "run.lock", "book.sqlite.lock", "scans", "canaries.npz")
 
 
 def check_place(out: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = ()) -> None:

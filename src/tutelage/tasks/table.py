@@ -26,6 +26,7 @@ TABLE = {
     "corrections": "tutelage.tasks.states",  # the states of a linear model
     "states": "tutelage.tasks.states",
     "images": "tutelage.tasks.statistics",  # its walk is a verb of its own, tutelage.generate
+    "distilled": "tutelage.tasks.distilled",  # likewise, tutelage.distill
 }
 
 
