@@ -85,10 +85,11 @@ class Settings:
     epochs: int = 12
     iterations: int = 400
     block: int = 5000
+    brief: int = 0  # 1: sets of 50 images a class and one augmentation alone
     limit: int | None = None
 
 
-SMALL = Settings(4, 8, 6, 2, 0.3, 60, 4, 200, 5, 2, 3, 2, 3, 2, 200, 400)
+SMALL = Settings(4, 8, 6, 2, 0.3, 60, 4, 200, 5, 2, 3, 2, 3, 2, 200, 0, 400)
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ def private(data: Data, kind: Kind, how: Settings, keep: Callable[[dict[str, Any
         say(kind.name, "epsilon", epsilon, f"labeller {100 * labeller:.2f}")
         sets: dict[str, tuple[Tensor, Tensor]] = {}
         figures: dict[str, Any] = {}
-        for ipc in (50, 10):
+        for ipc in (50,) if how.brief else (50, 10):
             began = time.time()
             start = noisy_images(10, ipc if not small else 2, data.shape, seed=ipc).to(device)
             plan = ReleasedMatching(steps=how.steps, drawn=how.drawn, formation=2)
@@ -217,8 +218,10 @@ def private(data: Data, kind: Kind, how: Settings, keep: Callable[[dict[str, Any
         half = device.type == "cuda"
         first = judged(data, sets, Lesson(steps=how.lesson, augmentation=kind.siamese, half=half), how.seeds)
         say(kind.name, epsilon, "siamese", {name: one["mean"] for name, one in first.items()})
+        second: dict[str, Any] = {}
         short = {name: value for name, value in sets.items() if name.startswith("ipc")}
-        second = judged(data, short, Lesson(steps=how.lesson, augmentation=kind.augmentation, half=half), how.seeds)
+        if not how.brief:
+            second = judged(data, short, Lesson(steps=how.lesson, augmentation=kind.augmentation, half=half), how.seeds)
         say(kind.name, epsilon, "augmentation", {name: one["mean"] for name, one in second.items()})
         keep(
             {
@@ -511,6 +514,8 @@ def main() -> None:
 
     kinds = [kind for name in given.sets for kind in KINDS if kind.name == name and (given.data / name).is_dir()]
     work: list[tuple[str, Callable[[], None], float]] = []
+    if "speed" in given.only:
+        work.append(("speed", lambda: speed(device, how, keep), 30))
     if "explore" in given.only:
         for kind in kinds:
             work.append((kind.name, lambda kind=kind: explore(data(kind.name), kind, how, keep), 60))
@@ -523,8 +528,6 @@ def main() -> None:
     if "private" in given.only:
         for kind in kinds:
             work.append((kind.name, lambda kind=kind: private(data(kind.name), kind, how, keep, given.out), 60))
-    if "speed" in given.only:
-        work.append(("speed", lambda: speed(device, how, keep), 30))
     if (given.data / "cifar10").is_dir():
         work += [("dm", lambda: dm(data("cifar10"), how, keep, left), 60)] if "dm" in given.only else []
         work += [("mtt", lambda: mtt(data("cifar10"), how, keep, left), 100)] if "mtt" in given.only else []

@@ -34,20 +34,17 @@ from tutelage.transfer import Outcome, learn, transfer
 
 if TYPE_CHECKING:
     from tutelage.audits.audit import audit
-    from tutelage.distillation.sets import DistilledSet
     from tutelage.recipes.recipe import Recipe
     from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent
     from tutelage.students.supervised import SupervisedStudent
-    from tutelage.tasks.distilled.sets import distill
     from tutelage.teachers.estimators import EstimatorTeachers
     from tutelage.verification import verify
 
 __version__ = "0.1.0"
 
 _LATER = {
-    "DistilledSet": "tutelage.distillation.sets",
-    "distill": "tutelage.tasks.distilled.sets",
+    "distill": "tutelage.tasks.distilled.verb",
     "LinearRounds": "tutelage.students.linear_rounds",
     "OneShot": "tutelage.tasks.statistics.images",
     "Scattering": "tutelage.features.scattering",
@@ -75,7 +72,6 @@ __all__ = [
     "Cube",
     "Curator",
     "DataError",
-    "DistilledSet",
     "Error",
     "EstimatorTeachers",
     "GNMax",

@@ -21,6 +21,7 @@ from tutelage.console import say as _say
 from tutelage.console import table as _table
 from tutelage.console import warn as _warn
 from tutelage.deployment import commands as deployment
+from tutelage.distilling import distill
 from tutelage.drafting import commands as drafting
 from tutelage.federation import commands as federated
 from tutelage.privacy.errors import Error, RecipeError
@@ -41,6 +42,7 @@ app.add_typer(reproduce_app, name="reproduce")
 app.add_typer(federated.federation_app, name="federation")
 app.command()(federated.hospital)
 app.command()(federated.coordinate)
+app.command()(distill)
 
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's files (or where to download them).")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda: where networks learn.")]
@@ -334,68 +336,6 @@ def report(
         _emit({"report": str(place)})
         return
     _say(f"wrote {place}")
-
-
-@app.command()
-def distill(
-    private: Annotated[
-        str,
-        typer.Argument(help="A data set's name (digits, mnist, fashion-mnist, cifar-10, pneumoniamnist, …), or an .npz file."),
-    ],
-    folder: Annotated[Path, typer.Option("--out", help="The run folder to make: release/ and private/.")],
-    epsilon: Annotated[float, typer.Option(help="ε of the whole run, or of all runs on --ledger.")] = 1.0,
-    delta: Annotated[float, typer.Option(help="δ; keep it far below one over the number of units.")] = 1e-5,
-    ipc: Annotated[int, typer.Option(help="Stored images per class.", min=1)] = 10,
-    classes: Annotated[
-        int | None, typer.Option(help="Of an .npz file with `inputs` and `labels`: how many classes.", min=2)
-    ] = None,
-    high: Annotated[float, typer.Option(help="Of an .npz file: the value of a white pixel (black is 0).")] = 1.0,
-    test: Annotated[Path | None, typer.Option(help="Of an .npz file: a PUBLIC one like it, for scores alone.")] = None,
-    formation: Annotated[
-        int | None, typer.Option(help="Show so many images in each row and column of a stored one.", min=1)
-    ] = None,
-    networks: Annotated[int, typer.Option(help="Random networks whose class sums are released.", min=1)] = 16,
-    width: Annotated[int, typer.Option(help="Channels of each.", min=1)] = 16,
-    steps: Annotated[int, typer.Option(help="Steps of matching.", min=1)] = 400,
-    mirror: Annotated[bool, typer.Option("--mirror", help="A mirror image has the same label.")] = False,
-    no_labels: Annotated[bool, typer.Option("--class-labels", help="Spend nothing on soft labels.")] = False,
-    init: Annotated[
-        str, typer.Option(help="noise; or private, as in the papers: images begin as private records, and nothing is guaranteed.")
-    ] = "noise",
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with an existing run; what was released is not paid for again.")
-    ] = False,
-    data: Data = Path("data"),
-    ledger: Annotated[
-        Path | None, typer.Option(help="The ledger that all runs on the same data share (default: its own).")
-    ] = None,
-    device: Device = "auto",
-    as_json: AsJson = False,
-) -> None:
-    """Make a few images a class that networks can be trained on, from private ones: one noisy release, then matching."""
-    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for pictures this small a second thread waits more than it works
-    from tutelage.recipes.distilled import carry_out
-    from tutelage.report.page import pages
-
-    given = {"ipc": ipc, "formation": formation, "networks": networks, "width": width, "steps": steps, "mirror": mirror}
-    with _bars(as_json) as tell:
-        outcome = carry_out(
-            private, folder, epsilon=epsilon, delta=delta, classes=classes, high=high, test=test, labels=not no_labels, init=init,
-            resume=resume, data=data or Path("data"), ledger=ledger, device=device, progress=tell, **given,
-            pages=functools.partial(pages, name=f"{Path(private).stem}, distilled"),
-        )  # fmt: skip
-    controls = outcome.folder.private / "distilled-controls.json"
-    if as_json:
-        _emit({"out": str(folder), "set": repr(outcome.set), "scores": outcome.scores, "guarantee": outcome.guarantee})
-        return
-    rows = {**outcome.scores, **(json.loads(controls.read_text()) if controls.exists() else {})}
-    found = _table(f"{outcome.set!r}, {outcome.guarantee['statement']}", "a network trained on", "accuracy")
-    for name, value in rows.items():
-        found.add_row(name, f"{100 * value:.2f} %")
-    _console().print(found)
-    _say(f"\nrelease/distilled.png shows the set; distilled.safetensors and distilled.npz hold it. Open {outcome.folder.report}.")
-    if controls.exists():
-        _say("Rows about private images are read from private/distilled-controls.json: they stay inside.")
 
 
 @app.command()

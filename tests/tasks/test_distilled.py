@@ -14,6 +14,7 @@ from tutelage.data.digits import digits
 from tutelage.distillation.embedding import Embedding
 from tutelage.distillation.lessons import Lesson
 from tutelage.distillation.matching import ReleasedMatching
+from tutelage.distillation.sets import DistilledSet
 from tutelage.privacy.errors import DataError, LedgerError, RecipeError
 from tutelage.privacy.queries import Form, Query
 from tutelage.privacy.units import Adjacency, Unit
@@ -65,7 +66,7 @@ def test_release_holds_a_set_a_picture_a_page_and_verifies(run):
     verdict = tt.verify(run.folder.root)
     assert verdict.recomputed_epsilon == pytest.approx(10.0, rel=1e-3)
     assert run.guarantee["task"] == "distilled"
-    again = tt.DistilledSet.load(run.folder.release)
+    again = DistilledSet.load(run.folder.release)
     assert np.array_equal(again.images, run.set.images)
     assert again.images.shape == (20, 1, 8, 8)
     assert again.labels.shape == (20, 10)
