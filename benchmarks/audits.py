@@ -63,10 +63,10 @@ def claim_of(recipe: Any) -> Claim:
     return Claim(budget.epsilon, budget.delta, float(accounting.epsilon_mu(budget.epsilon, budget.delta)) if gaussian else None)
 
 
-def game() -> dict[str, Any]:
-    """Play against the mechanism of every recipe whose bound is known without data."""
+def game(only: list[str]) -> dict[str, Any]:
+    """Play against the mechanisms of recipes, all that the package carries by default; a bound must be known without data."""
     found: dict[str, Any] = {}
-    for name in run.carried():
+    for name in only or run.carried():
         recipe = run.embedded(name)
         try:
             bound, known = run.bound(recipe)
@@ -84,18 +84,13 @@ def game() -> dict[str, Any]:
     return found
 
 
-def digits() -> dict[str, Any]:
-    """Audit the digits demo: 16 shadow runs timed, then more, and other canaries."""
+def digits(only: list[str], shadows: int, canaries: int, kind: str) -> dict[str, Any]:
+    """Audit the digits demo: all three mechanisms by default."""
     found: dict[str, Any] = {}
-    for name in run.EMBEDDED:
+    for name in only or run.EMBEDDED:
         recipe = run.embedded(name)
         say(name)
-        found[name] = figures(examine(of_recipe(recipe), claim_of(recipe), shadows=16, canaries=20))
-    recipe = run.embedded("digits")
-    for kind in ("mislabelled", "duplicated"):
-        say(f"digits, {kind}")
-        line = of_recipe(recipe)
-        found[f"digits, 64 runs, {kind}"] = figures(examine(line, claim_of(recipe), shadows=64, canaries=40, kind=kind))
+        found[name] = figures(examine(of_recipe(recipe), claim_of(recipe), shadows=shadows, canaries=canaries, kind=kind))
     return found
 
 
@@ -207,22 +202,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", choices=("game", "digits", "records", "picture", "duplicates"))
     parser.add_argument("--data", type=Path, default=Path("data"))
-    parser.add_argument("--only", nargs="+", default=["adult-ours", "mnist-records"])
+    parser.add_argument("--only", nargs="+", default=[])
     parser.add_argument("--shadows", type=int, default=64)
+    parser.add_argument("--canaries", type=int, default=20)
+    parser.add_argument("--kind", default="")
+    parser.add_argument("--name", help="of the result (default: audits.PART)")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     began = time.perf_counter()
     if arguments.part == "game":
-        found = game()
+        found = game(arguments.only)
     elif arguments.part == "digits":
-        found = digits()
+        found = digits(arguments.only, arguments.shadows, arguments.canaries, arguments.kind)
     elif arguments.part == "records":
-        found = records(arguments.data, arguments.only, arguments.shadows)
+        found = records(arguments.data, arguments.only or ["adult-ours", "mnist-records"], arguments.shadows)
     elif arguments.part == "picture":
         found = picture(arguments.shadows)
     else:
         found = duplicates(arguments.data)
-    result.write(f"audits.{arguments.part}", {**found, "seconds": time.perf_counter() - began})
+    result.write(arguments.name or f"audits.{arguments.part}", {**found, "seconds": time.perf_counter() - began})
 
 
 if __name__ == "__main__":

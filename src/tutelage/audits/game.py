@@ -32,8 +32,8 @@ Array = npt.NDArray[Any]
 
 ALARM = 1e-6  # how often a mechanism that keeps its promise is accused, at most
 _LOUD = 10.0  # times what the bound lets through
-_VALUES = 4_000_000  # noisy numbers on each side
-_MOST, _LEAST = 10_000, 400  # releases on each side
+_VALUES = 8_000_000  # noisy numbers on each side
+_MOST, _LEAST = 50_000, 400  # releases on each side
 _CLEAR = 2.0  # μ of all questions that are played at most
 _ENOUGH = 1e7  # ε of the ledger that only counts
 
