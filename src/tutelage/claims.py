@@ -269,8 +269,8 @@ def check_files(claim: dict[str, Any], rows: list[Entry], release: Path, files: 
     """Hold the files of a release to its guarantee, and both to how much the ledger released."""
     if strangers := sorted(name for name in files if not manifest.allowed(name)):
         raise LedgerError(f"a release must hold files of known names alone. Got {strangers[0]!a} instead.")
-    if not any(name.split(".")[0] == "student" for name in files):
-        raise LedgerError("a release must hold a student. Got none instead.")
+    if not any(name.split(".")[0] in ("student", "generator") for name in files):
+        raise LedgerError("a release must hold a student or a generator. Got none instead.")
     scores = read_json(release / "scores.json", "scores", error=LedgerError)
     if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
         raise LedgerError("scores.json must hold figures by their names. Got something else instead.")
@@ -307,7 +307,7 @@ def _answers(row: Entry) -> int:
     event, count = row.body["event"], int(row.body["count"])
     if event.get("kind") == "Reserved":
         return count * int(event["rounds"])
-    return count if event.get("kind") in ("NoisyMax", "Gaussian", "Laplace") else 0
+    return count if event.get("kind") in ("NoisyMax", "Gaussian", "SummedGaussian", "Laplace") else 0
 
 
 def check_data(data: Any, release: Path, files: frozenset[str]) -> None:

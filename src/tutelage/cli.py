@@ -208,7 +208,10 @@ def run(
 
 @app.command()
 def demo(
-    only: Annotated[str | None, typer.Option(help="scenes (private segmentation) or digits (PATE by three mechanisms).")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="scenes (private segmentation), digits (PATE), images (a generator) or nopool (no public pool)."),
+    ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Where the run folder goes (default: runs/demo).")] = None,
     templates: Annotated[
         Path | None, typer.Option(help="Folder with bird/, cat/ and dog/: scenes of these silhouettes in place of drawn ones.")
@@ -222,8 +225,11 @@ def demo(
     from tutelage.recipes.shelf import check_templates, of_templates
 
     chosen = only or ("scenes" if has_torch() else "digits")  # without networks there are digits
-    if chosen not in ("scenes", "digits"):
-        raise RecipeError(f"`only` must be 'scenes' or 'digits'. Got {only!r} instead.")
+    if chosen not in ("scenes", "digits", "images", "nopool"):
+        raise RecipeError(f"`only` must be 'scenes', 'digits', 'images' or 'nopool'. Got {only!r} instead.")
+    if chosen in ("images", "nopool") and templates is None:
+        _demonstrated(chosen, folder or Path(f"runs/demo-{chosen}"), as_json=as_json)
+        return
     if templates is not None and chosen != "scenes":
         raise RecipeError("`templates` must come with the scenes. Got digits instead.")
     if templates is not None:
@@ -244,6 +250,21 @@ def demo(
     _say(f"\nOpen {runs[0][1].folder.report}; what may leave is in release/, nothing else.{_READ}")
     if len(runs) > 1:
         _say("Each run has a book and a budget of its own: on one private data set the three would add up.")
+
+
+def _demonstrated(only: str, folder: Path, *, as_json: bool) -> None:
+    from tutelage.report.page import pages
+    from tutelage.tasks.statistics.demo import TITLES, demonstrate
+
+    if not as_json:
+        _say(TITLES[only], style="bold", stderr=True)
+    with _bars(as_json) as say:
+        outcome = demonstrate(only, folder, functools.partial(pages, name=only), say)
+    if as_json:
+        _emit(outcomes.summary(outcome))
+        return
+    outcomes.show([(only, outcome)])
+    _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.{_READ}")
 
 
 def _announced(recipe: Any) -> str:
@@ -282,6 +303,33 @@ def report(
         _emit({"report": str(place)})
         return
     _say(f"wrote {place}")
+
+
+@app.command()
+def generate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of `tutelage.generate`, or its release.")],
+    out: Annotated[Path, typer.Option("--out", help="A new folder: PNGs, images.npz, labels.csv and a contact sheet.")],
+    n: Annotated[int, typer.Option("-n", help="How many images.", min=1)] = 100,
+    label: Annotated[str | None, typer.Option(help="One class, by its name (default: all of them in turn).")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same images.", min=0)] = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Draw labelled images from a released generator. Nothing is spent, however many are drawn."""
+    from tutelage.data.pictures import write_pictures
+    from tutelage.nets.generators import Generator
+    from tutelage.runs import RunFolder
+
+    place = RunFolder(folder).existing().release / "generator.safetensors"
+    if not place.is_file():
+        raise RecipeError("`run` must hold release/generator.safetensors. Got a run of another kind instead.")
+    generator = Generator.load(place, device=device)
+    images, labels = generator.sample(n, label, random_state=seed)
+    files = write_pictures(out, images, labels, generator.classes)
+    if as_json:
+        _emit({"images": n, "classes": list(generator.classes), "files": [file.name for file in files]})
+        return
+    _say(f"wrote {n:,} images and {', '.join(file.name for file in files)} to {out}")
 
 
 @app.command()

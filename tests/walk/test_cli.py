@@ -358,7 +358,7 @@ def test_demo_is_private_segmentation(tutelage: Call, outcomes: Any, tmp_path: P
     assert "would add up" not in said.out  # one run, one budget
     assert tutelage("demo --json").code == 0
     assert asked[-1] == ("scenes-demo", Path("runs/demo"))
-    refused(tutelage("demo --only faces"), "`only` must be 'scenes' or 'digits'. Got 'faces' instead.")
+    refused(tutelage("demo --only faces"), "`only` must be 'scenes', 'digits', 'images' or 'nopool'. Got 'faces' instead.")
 
 
 def test_recipes_for_masks_are_priced(tutelage: Call, tmp_path: Path) -> None:

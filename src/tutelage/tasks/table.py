@@ -25,6 +25,7 @@ TABLE = {
     "masks": "tutelage.tasks.masks",
     "corrections": "tutelage.tasks.states",  # the states of a linear model
     "states": "tutelage.tasks.states",
+    "images": "tutelage.tasks.statistics",  # its walk is a verb of its own, tutelage.generate
 }
 
 

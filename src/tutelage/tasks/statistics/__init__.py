@@ -1,1 +1,1 @@
-"""Statistics of private records: a public function, summed with noise and released once. No task is here yet."""
+"""Releases of sums: public functions of private records, asked once or in reserved rounds; the rest is free."""
