@@ -49,7 +49,9 @@ def up(
 
 
 @contextmanager
-def started(root: Path, names: list[str], *, seconds: float, say: Say, patience: float = 300.0) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+def started(
+    root: Path, names: list[str], *, seconds: float, say: Say, patience: float = 300.0
+) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
     """Run `tutelage hospital` for each, and end them afterwards."""
     running: dict[str, subprocess.Popen[bytes]] = {}
     try:
