@@ -17,7 +17,7 @@ from tutelage.federation.certificates import SigningKey
 from tutelage.federation.envelope import disclosed, key_of, opened, reply_key, signed
 from tutelage.federation.site import answer_context, request_context
 from tutelage.privacy.errors import Error, FederationError, LedgerError, TooFewHospitals
-from tutelage.privacy.events import Gaussian, NoisyMax
+from tutelage.privacy.events import NoisyMax, SummedGaussian
 from tutelage.privacy.ledger import Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.verification import verify
@@ -62,7 +62,7 @@ def test_a_secure_study_is_released_and_nobody_saw_a_part(four: Consortium, monk
     with Ledger(four.root / "hospital-1" / "private" / "patient.sqlite") as ledger:
         (event, count), *_ = ledger.totals()
     assert count == QUERIES
-    assert event == Gaussian(2**0.5, four.prepared().terms.sigma)
+    assert event == SummedGaussian(2**0.5, four.prepared().terms.sigma, parts=2)
     assert len(held) > 4 * 8 * QUERIES * 10
     for noisy in written:
         assert noisy.dtype == np.int64

@@ -20,7 +20,7 @@ from tutelage.privacy import accounting
 from tutelage.privacy.bounds import OneHot
 from tutelage.privacy.budget import Budget
 from tutelage.privacy.errors import DataError, RecipeError, TooFewHospitals
-from tutelage.privacy.events import Event, Gaussian
+from tutelage.privacy.events import Event, NoisyMax, SummedGaussian
 from tutelage.privacy.files import reading
 from tutelage.privacy.mechanisms import GNMax, NoisyMean
 from tutelage.privacy.units import Unit
@@ -153,11 +153,15 @@ class Terms(Section):
     def event(self, unit: Unit) -> Event:
         """Say what one answer will have been for this unit, to those from whom the parts are hidden.
 
-        With a secure sum the coordinator sees the whole noisy histogram, so that is the event.
+        With a secure sum the coordinator sees the whole noisy sum, to which every site added its part of the noise.
         """
-        if self.trust == "nobody" and isinstance(self.codec, VoteCodec):
-            return Gaussian(OneHot(self.codec.classes).diameter() * unit.teachers, self.sigma)
-        return self.mechanism(unit).event()
+        if self.trust == "coordinator":
+            return self.mechanism(unit).event()
+        if isinstance(self.codec, VoteCodec):
+            sensitivity = OneHot(self.codec.classes).sensitivity(unit=unit)
+        else:
+            sensitivity = NoisyMean(self.codec.build().bound, self.sigma, 1, unit=unit).event().sensitivity
+        return SummedGaussian(sensitivity, self.sigma, self.quorum.noise_parts)
 
     def sent(self, ballots: Array) -> Array:
         """Write contributions (teachers, queries, dimension) as they are sent to a trusted coordinator: clipped, and short."""
@@ -270,8 +274,8 @@ def terms_of(study: Study, folder: Path, asked: Any, coordinator: str) -> Terms:
         "colluders": study.colluders, "coordinator": coordinator, "hospitals": hospitals,
     }  # fmt: skip
     terms = Terms(**draft, sigma=1.0)
-    made, sensitivity = budget_of(terms), terms.event(terms.unit(study.promise.unit))
-    length = sensitivity.sensitivity if isinstance(sensitivity, Gaussian) else OneHot(2).diameter() * made.unit.teachers
+    made, event = budget_of(terms), terms.event(terms.unit(study.promise.unit))
+    length = OneHot(2).diameter() * made.unit.teachers if isinstance(event, NoisyMax) else event.sensitivity
     sigma = float(accounting.gaussian_sigma(length * math.sqrt(study.queries), made.epsilon, made.delta))
     # A little more than is needed: what rounding takes must not make the last question too dear.
     terms = Terms(**draft, sigma=sigma * (1 + 1e-6))
