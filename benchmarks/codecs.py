@@ -40,7 +40,8 @@ from tutelage.privacy.curator import Curator
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
-from tutelage.tasks.masks import Masking
+from tutelage.tasks.masks.task import Masking
+from tutelage.tasks.task import Learning, Plan
 
 MASKS = 16  # public ones, to fit on
 NAMES = (
@@ -165,11 +166,12 @@ def door(name: str, volumes: int, teachers: int) -> dict[str, Any]:
         codec = fitted(name, public(Path(place)))
         after_fit, data = peak(), pool(Path(place), volumes)
         folder, crowd, spent, start = RunFolder(Path(place) / "run").create(), Drawing(teachers), {}, time.perf_counter()
-        task = Masking(data, volumes, Aggregation("mean"), None, codec, teachers)
+        task = Masking(Plan(data, volumes, codec, Aggregation("mean"), shards=teachers))
         mechanism, _ = task.how.built(BUDGET, volumes, teachers, codec.bound)
         with folder.locked(), Ledger(folder.book, BUDGET) as ledger:
             curator = Curator(crowd, codec, mechanism, ledger, private=folder.private)
-            answers = task.ask(curator, Silent, folder, lambda what, done, total: print(what, done, total, file=sys.stderr))
+            learning = Learning(Silent, Silent(), folder, lambda what, done, total: print(what, done, total, file=sys.stderr))
+            answers = task.ask(curator, learning)
         spent["draw"], spent["ask and decode"] = crowd.spent, time.perf_counter() - start - crowd.spent
         start = time.perf_counter()
         task.publish(folder, Silent(), answers)

@@ -32,6 +32,7 @@ from tutelage.planning import Aggregation
 from tutelage.privacy import accounting
 from tutelage.privacy.ledger import Budget
 from tutelage.students.consistency import Consistency, ConsistencyStudent
+from tutelage.tasks.table import read_controls
 from tutelage.teachers.classifier import Classifier
 from tutelage.transfer import transfer
 
@@ -88,7 +89,7 @@ def mode(arguments: argparse.Namespace, figures: dict[str, Any], *, features: bo
         )
         raw = float(np.load(outcome.folder.private / "data_dependent_epsilon.npy"))
         row = {"epsilon": outcome.guarantee["epsilon"], "queries": queries, "raw_epsilon": raw, "sigma": sigma}
-        row |= {"seconds": time.perf_counter() - begin} | outcome.scores | outcome.folder.read_controls()
+        row |= {"seconds": time.perf_counter() - begin} | outcome.scores | read_controls(outcome.folder)
         here["students"].append(row)
         print(json.dumps({"features": features, **row}), flush=True)
         result.write(f"frontier.{arguments.set}", figures)

@@ -50,6 +50,7 @@ from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Roster, Unit
 from tutelage.runs import RunFolder
+from tutelage.tasks.table import read_controls
 
 SIZE = (32, 48, 32)
 PUBLIC, TEST = 40, 20  # volumes
@@ -343,7 +344,7 @@ def run_rows(run: Path, book: Book) -> None:
     """Take over what the run itself found: its student, controls and stages. The set is public, so that nothing is let out."""
     folder = RunFolder(run)
     guarantee = json.loads(folder.guarantee.read_text(encoding="utf-8"))
-    found = {**json.loads(folder.scores.read_text(encoding="utf-8")), **folder.read_controls()}
+    found = {**json.loads(folder.scores.read_text(encoding="utf-8")), **read_controls(folder)}
     for name, dice_ in found.items():
         if not name.startswith(("surface Dice", "cross-entropy", "squared error")):
             book.row(what=f"the run's own: {name}", dice=round(dice_, 4), epsilon=guarantee["epsilon"], aligned=True)

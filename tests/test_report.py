@@ -17,10 +17,16 @@ import tutelage as tt
 from tutelage.planning import Aggregation, MeanPlan
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.events import Event
-from tutelage.report import plots, stages, strips
+from tutelage.report import plots, strips
 from tutelage.report import words as plain
 from tutelage.report.page import pages
-from tutelage.runs import CONTROLS, RunFolder
+from tutelage.runs import RunFolder
+from tutelage.tasks.labels import reading as labels_reading
+from tutelage.tasks.masks import reading as stages
+from tutelage.tasks.scores import Score
+from tutelage.tasks.table import read_controls
+
+CONTROLS = labels_reading.READING.sealed["controls"]
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 
@@ -94,7 +100,7 @@ def test_the_page_that_may_leave_has_no_figure_from_private_data(runs: dict[str,
         assert name.removeprefix("control: ") not in page
     assert "Not for release" not in page
     assert "Controls that read private data are under private/, not here." in page
-    for value in runs["hidden"].read_controls().values():
+    for value in read_controls(runs["hidden"]).values():
         assert f"{value:.4f}" not in words(runs["hidden"].report)
 
 
@@ -257,7 +263,6 @@ def test_stages_are_in_their_order_and_controls_beside_them() -> None:
     way, controls = stages.rows({**MASKS, "stage: teacher": 0.4, "control: non-private, all private masks": 0.9})
     assert [row.name for row in way] == ["teacher", "released answers, on the questions", "student"]
     assert [row.name for row in controls] == ["non-private", "mean shape as label", "mean shape", "empty mask"]
-    assert not stages.is_masks({"private student": 0.5})
 
 
 def test_a_control_that_does_as_well_is_named() -> None:
@@ -272,14 +277,14 @@ def test_what_each_row_is_scored_on_is_said() -> None:
     assert "they are scored on the public images that were asked about" in said
     assert "the region that won a vote with noise" in said
     assert "squared error the lower" in said
-    bare = stages.scored_note({stages.STUDENT: 0.5}, votes=True)
+    bare = stages.scored_note({Score.STUDENT: 0.5}, votes=True)
     assert bare == "Mean Dice on held-out public test images."
     assert "vote" not in stages.scored_note(MASKS, votes=False)
 
 
 def test_what_an_empty_mask_is_worth_is_said() -> None:
     assert "50% of the test images hold nothing to find" in stages.empty_note(MASKS)
-    assert "scores 0" in stages.empty_note({stages.EMPTY: 0.0})
+    assert "scores 0" in stages.empty_note({Score.PUBLIC_ONLY: 0.0})
     assert stages.empty_note({}) == ""
 
 
@@ -287,6 +292,7 @@ def mask_page(folder: RunFolder, runs: dict[str, RunFolder], **scores: float) ->
     """Write the page that a run about masks would have, with the guarantee and the book of one about labels."""
     for name in ("guarantee", "exported_book"):
         getattr(folder, name).write_bytes(getattr(runs["hidden"], name).read_bytes())
+    folder.guarantee.write_text(folder.guarantee.read_text(encoding="utf-8").replace('"task": "labels"', '"task": "masks"'))
     folder.scores.write_text(json.dumps({**MASKS, **scores}), encoding="utf-8")
     pages(folder)
     page = folder.report.read_text(encoding="utf-8")

@@ -25,7 +25,7 @@ from tests.walk.tiny import Killed, forged, kill_after, tiny_run
 import tutelage as tt
 from tutelage import guarantee as guarantees
 from tutelage import manifest, verification
-from tutelage.claims import _masks, number
+from tutelage.claims import number
 from tutelage.guarantee import guarantee, intended, opened_with, planned, statement, warned
 from tutelage.planning import Aggregation, Sanitise
 from tutelage.privacy import accounting
@@ -36,6 +36,7 @@ from tutelage.privacy.events import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    Reserved,
     Sampled,
     SmoothRelease,
     SparseVector,
@@ -43,6 +44,7 @@ from tutelage.privacy.events import (
 )
 from tutelage.privacy.ledger import Entry, Ledger, read_lines
 from tutelage.runs import RunFolder
+from tutelage.tasks.masks import reading as masks_reading
 from tutelage.verification import _mu_at_least, _smooth_renyi, recomputed, verify
 
 BOOKS: dict[str, list[tuple[Event, int]]] = {
@@ -125,7 +127,24 @@ def test_nothing_costs_nothing_and_a_look_costs_infinity() -> None:
 FIXED = Sampled(Gaussian(1.0, 1.0), 0.1, "fixed", 1, 10)
 
 
-@pytest.mark.parametrize("pairs", [[(FIXED, 1)], [*BOOKS["smooth"], *BOOKS["laplace"]]])
+@pytest.mark.parametrize("count", [1, 50, 400])
+def test_a_fixed_sample_is_priced_by_its_theorem_written_out_again(count: int) -> None:
+    ours = accounting.cost([(FIXED, count)], 1e-5).epsilon
+    assert recomputed([(FIXED, count)]).price(1e-5) == pytest.approx(ours, rel=2e-3)
+
+
+def test_a_reservation_is_priced_as_its_pair_and_its_pair_is_checked() -> None:
+    ours = accounting.cost([(FIXED, 100)], 1e-5).epsilon
+    honest, forged = (Reserved(FIXED, 100, epsilon, 1e-5) for epsilon in (ours, ours / 2))
+    assert recomputed([(honest, 1)]).price(1e-5) == pytest.approx(ours, rel=1e-3)
+    with pytest.raises(LedgerError, match="the rounds reserved must cost at most"):
+        recomputed([(forged, 1)]).price(1e-5)
+    at_half = accounting.cost([(FIXED, 100)], 5e-6).epsilon  # a smaller δ has a larger ε
+    beside = [(Reserved(FIXED, 100, at_half, 5e-6), 1), (Gaussian(1.0, 4.0), 1)]
+    assert recomputed(beside).price(1e-5) <= accounting.cost(beside, 1e-5).epsilon * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("pairs", [[*BOOKS["smooth"], *BOOKS["laplace"]]])
 def test_what_it_cannot_price_is_refused(pairs: list[tuple[Event, int]]) -> None:
     with pytest.raises(LedgerError, match="every event"):
         recomputed(pairs).price(1e-5)
@@ -335,7 +354,7 @@ def finished(root: Path, pairs: list[tuple[Event, int]], epsilon: float = 2e4) -
             ledger.charge(event, count=count)
         ledger.export(folder.exported_book)
         guarantees.write(guarantee(ledger.entries(), run="run", about=about), folder.guarantee)
-        folder.labels.write_text("public_record,label,source\n", encoding="utf-8")
+        (folder.release / "labels.csv").write_text("public_record,label,source\n", encoding="utf-8")
         folder.scores.write_text("{}", encoding="utf-8")
         (folder.release / "student.txt").write_text("knows nothing", encoding="utf-8")
         folder.publish(ledger)
@@ -560,11 +579,20 @@ def array(values: Any, shape: tuple[int, ...] | None = None) -> bytes:
 MASKS, CHOSEN = np.ones((3, 4, 4), np.float16), np.arange(3)
 
 
+counted = masks_reading.READING.count
+
+
 def test_masks_are_counted(tmp_path: Path) -> None:
-    assert _masks(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 3) == 3
-    assert _masks(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 2) == 3
+    assert counted(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 3) == (
+        3,
+        0,
+    )
+    assert counted(packed(tmp_path / "good.npz", chosen_npy=array(CHOSEN), masks_npy=array(MASKS)), 2) == (
+        3,
+        0,
+    )
     np.savez_compressed(tmp_path / "own.npz", chosen=CHOSEN, masks=MASKS)
-    assert _masks(tmp_path / "own.npz", 3) == 3
+    assert counted(tmp_path / "own.npz", 3) == (3, 0)
 
 
 @pytest.mark.parametrize(
@@ -583,7 +611,7 @@ def test_masks_are_counted(tmp_path: Path) -> None:
 def test_masks_beyond_those_that_are_counted_are_refused(tmp_path: Path, members: dict[str, bytes]) -> None:
     path = packed(tmp_path / "x.npz", **{"chosen_npy": array(CHOSEN), "masks_npy": array(MASKS), **members})
     with pytest.raises(ValueError, match=r"one mask per question|an archive of masks|than the header says"):
-        _masks(path, 3)
+        counted(path, 3)
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
@@ -594,4 +622,4 @@ def test_a_second_array_of_one_name_is_refused(tmp_path: Path) -> None:
     with np.load(path) as seen:
         assert len(seen["masks"]) == 3  # the twin: the last one is read, and the first one leaves
     with pytest.raises(ValueError, match="an archive of masks"):
-        _masks(path, 3)
+        counted(path, 3)

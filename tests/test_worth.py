@@ -13,7 +13,6 @@ import pytest
 
 import tutelage as tt
 from tutelage import worth
-from tutelage.asking import Interview
 from tutelage.choice import Choice, best
 from tutelage.planning import Aggregation
 from tutelage.privacy import accounting
@@ -25,6 +24,7 @@ from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.mechanisms import GNMax, ThresholdTest
 from tutelage.privacy.sealed import Sealed
 from tutelage.simulation import PublicVotes, right_chance, simulate, with_student
+from tutelage.tasks.labels.interview import Interview
 from tutelage.telling import silent
 from tutelage.worth import Situation, Worth, parts, situations
 

@@ -30,19 +30,29 @@ from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LaplaceMean, LNMa
 from tutelage.privacy.sealed import Sealed
 from tutelage.privacy.units import Adjacency, Roster, Shards, Unit
 from tutelage.report.page import report
-from tutelage.transfer import Outcome, transfer
+from tutelage.transfer import Outcome, learn, transfer
 
 if TYPE_CHECKING:
+    from tutelage.audits.audit import audit
+    from tutelage.distillation.sets import DistilledSet
     from tutelage.recipes.recipe import Recipe
     from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent
     from tutelage.students.supervised import SupervisedStudent
+    from tutelage.tasks.distilled.sets import distill
     from tutelage.teachers.estimators import EstimatorTeachers
     from tutelage.verification import verify
 
 __version__ = "0.1.0"
 
 _LATER = {
+    "DistilledSet": "tutelage.distillation.sets",
+    "distill": "tutelage.tasks.distilled.sets",
+    "LinearRounds": "tutelage.students.linear_rounds",
+    "OneShot": "tutelage.tasks.statistics.images",
+    "Scattering": "tutelage.features.scattering",
+    "classify": "tutelage.tasks.statistics.classifier",
+    "generate": "tutelage.tasks.statistics.images",
     "EstimatorTeachers": "tutelage.teachers.estimators",
     "Prototypes": "tutelage.students.questions",
     "Recipe": "tutelage.recipes.recipe",
@@ -50,6 +60,7 @@ _LATER = {
     "SupervisedStudent": "tutelage.students.supervised",
     "Uncertain": "tutelage.students.questions",
     "load": "tutelage.deployment.serving",
+    "audit": "tutelage.audits.audit",
     "verify": "tutelage.verification",
 }
 
@@ -64,6 +75,7 @@ __all__ = [
     "Cube",
     "Curator",
     "DataError",
+    "DistilledSet",
     "Error",
     "EstimatorTeachers",
     "GNMax",
@@ -71,9 +83,11 @@ __all__ = [
     "LaplaceMean",
     "Ledger",
     "LedgerError",
+    "LinearRounds",
     "MeanPlan",
     "NoisyMean",
     "OneHot",
+    "OneShot",
     "Orthant",
     "Outcome",
     "PrivacyError",
@@ -84,6 +98,7 @@ __all__ = [
     "RecipeError",
     "Roster",
     "Sanitise",
+    "Scattering",
     "Sealed",
     "Selection",
     "Shards",
@@ -99,6 +114,11 @@ __all__ = [
     "Unsealed",
     "Votes",
     "__version__",
+    "audit",
+    "classify",
+    "distill",
+    "generate",
+    "learn",
     "load",
     "report",
     "transfer",

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 import re
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,21 +14,19 @@ from tutelage import manifest
 from tutelage.data.provenance import SHOWN
 from tutelage.guarantee import EXCEPTED, INTENDED, SCHEMA, opened_with, planned, protects, statement, warned
 from tutelage.privacy.errors import Error, LedgerError
-from tutelage.privacy.events import NonPrivate, Sampled
-from tutelage.privacy.files import read_json, reading
+from tutelage.privacy.events import NonPrivate, Reserved, Sampled
+from tutelage.privacy.files import read_json
+from tutelage.privacy.files import reading as reading_file
 from tutelage.privacy.ledger import SCHEMA as LEDGER_SCHEMA
 from tutelage.privacy.ledger import Entry, charges
 from tutelage.privacy.units import Adjacency
-from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG
+from tutelage.tasks.table import TABLE, reading, readings, sealed_scores
 
 FIGURES = ("epsilon", "data_independent_epsilon", "budget_epsilon", "delta", "mu", "implied_tpr_at_fpr_0.001")
 _HASH = re.compile(r"[0-9a-f]{64}")
 _RANDOM = re.compile(r"[0-9a-f]{32}")
-_WHOLE = re.compile(r"0|[1-9][0-9]{0,17}")
 _DTYPE = re.compile(r"[<|][biuf][1-9][0-9]?")
 _ALIGNMENT = re.compile(r"alignment-[0-9a-f]{12}\.npz")
-_PLACES = {"labels": "labels.csv", "masks": "answers.npz", "corrections": "weights.npz"}
-_BEHIND = frozenset((*CONTROLS, *CORRECTED, *INHERITED, *STRONG, *STAGES))
 
 
 def number(value: Any) -> float:
@@ -109,7 +104,7 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "accountant": _is_text,
     "events": lambda value: isinstance(value, list) and all(map(_is_table, value)),
     "labels": _is_labels,
-    "task": _one_of("labels", "masks", "corrections"),
+    "task": lambda value: isinstance(value, str) and value in TABLE,
     "adaptive": _is_truth,
     "units": _maybe(_is_count),
     "roster": _maybe(_is_hash),
@@ -199,7 +194,7 @@ def check_rows(rows: list[Entry]) -> None:
             raise LedgerError(
                 f"every answer must be charged for before it is released. Got more answers at row {row.seq} instead."
             )
-    with reading("book.jsonl", "book", error=LedgerError):
+    with reading_file("book.jsonl", "book", error=LedgerError):
         budget = opened_with(rows)
         _check_sampled(rows, budget.adjacency)
 
@@ -222,9 +217,10 @@ def _check_sampled(rows: list[Entry], adjacency: Adjacency) -> None:
             plans.setdefault(row.body["run"], set()).add(row.body["plan"])
         for event, _ in charges([row]):
             runs.add(run := row.body["run"])
-            sampled |= isinstance(event, Sampled)
-            if isinstance(event, Sampled) and proved[event.sampler] != adjacency:
-                raise LedgerError(f"a sampled event must be proved for {adjacency} books. Got {event.sampler!r} instead.")
+            sampled |= isinstance(event, (Sampled, Reserved))
+            inner = event.event if isinstance(event, Reserved) else event
+            if isinstance(inner, Sampled) and proved[inner.sampler] != adjacency:
+                raise LedgerError(f"a sampled event must be proved for {adjacency} books. Got {inner.sampler!r} instead.")
             if sampled and not isinstance(event, NonPrivate) and (len(runs) > 1 or len(plans.get(run, ())) > 1):
                 raise LedgerError(
                     f"sampled events must be in a book of one run with one plan. Got another at row {row.seq} instead."
@@ -273,12 +269,12 @@ def check_files(claim: dict[str, Any], rows: list[Entry], release: Path, files: 
     """Hold the files of a release to its guarantee, and both to how much the ledger released."""
     if strangers := sorted(name for name in files if not manifest.allowed(name)):
         raise LedgerError(f"a release must hold files of known names alone. Got {strangers[0]!a} instead.")
-    if not any(name.split(".")[0] == "student" for name in files):
-        raise LedgerError("a release must hold a student. Got none instead.")
+    if not any(name.split(".")[0] in ("student", "generator") for name in files):
+        raise LedgerError("a release must hold a student or a generator. Got none instead.")
     scores = read_json(release / "scores.json", "scores", error=LedgerError)
     if not isinstance(scores, dict) or not all(map(_is_score, scores.values())):
         raise LedgerError("scores.json must hold figures by their names. Got something else instead.")
-    if not claim["excepted"] and (_BEHIND & set(scores) or "stages.npy" in files):
+    if not claim["excepted"] and (sealed_scores() & set(scores) or "stages.npy" in files):
         raise LedgerError("`excepted` must name what was computed without noise. Got an empty list beside such figures instead.")
     _check_counts(claim, rows, release, files)
     check_data(claim["data"], release, files)
@@ -288,72 +284,30 @@ def check_files(claim: dict[str, Any], rows: list[Entry], release: Path, files: 
 def _check_counts(claim: dict[str, Any], rows: list[Entry], release: Path, files: frozenset[str]) -> None:
     """Refuse more answers than the ledger released to this run."""
     labels, mine = claim["labels"], [row for row in rows if row.body.get("run") == claim["run"]]
-    kept = sum(row.body["count"] for row in mine if row.kind == "release")
-    paid = sum(
-        row.body["count"]
-        for row in mine
-        if row.kind == "charge" and row.body["event"].get("kind") in ("NoisyMax", "Gaussian", "Laplace")
-    )
+    begun = {row.body["reservation"]: row.body["begun"] for row in mine if row.kind == "note" and "reservation" in row.body}
+    kept = sum(row.body["count"] for row in mine if row.kind == "release") + sum(begun.values())
+    paid = sum(_answers(row) for row in mine if row.kind == "charge")
     if not labels["distinct"] <= min(kept, paid) or not labels["distinct"] <= labels["released"]:
         raise LedgerError("`labels` must count no more answers than the book released to this run. Got more instead.")
     if (labels["distinct"] == 0) != (labels["released"] == 0):
         raise LedgerError("`labels` must count different records among those that were answered. Got none instead.")
-    place = _PLACES[claim["task"]]
-    if place not in files:
-        raise LedgerError(f"a release about {claim['task']} must hold {place}. Got none instead.")
-    if others := {"labels.csv", "answers.npz", "weights.npz"} & files - {place}:
+    task = reading(claim["task"])
+    if task.answers not in files:
+        raise LedgerError(f"a release about {claim['task']} must hold {task.answers}. Got none instead.")
+    if others := {one.answers for one in readings()} & files - {task.answers}:
         raise LedgerError(f"a release about {claim['task']} must hold no other answers. Got {min(others)} instead.")
-    with reading(release / place, "answers", error=LedgerError):
-        if place == "labels.csv":
-            counts = _labelled(release / place)
-        elif place == "answers.npz":
-            counts = (_masks(release / place, labels["released"]), 0)
-        else:
-            counts = (labels["released"], 0)
+    with reading_file(release / task.answers, "answers", error=LedgerError):
+        counts = task.count(release / task.answers, labels["released"])
     if counts != (labels["released"], labels["reinforced"]):
-        raise LedgerError(f"`labels` must count what {place} holds. Got others instead.")
+        raise LedgerError(f"`labels` must count what {task.answers} holds. Got others instead.")
 
 
-def _labelled(path: Path) -> tuple[int, int]:
-    """Count the teachers' labels and the student's own."""
-    lines = list(csv.reader(io.StringIO(path.read_bytes().decode(), newline=""), strict=True))
-    if lines[0] != ["public_record", "label", "source"] or not {source for _, _, source in lines[1:]} <= {"teachers", "student"}:
-        raise ValueError("not a table of labels")
-    if not all(_WHOLE.fullmatch(figure) for place, label, _ in lines[1:] for figure in (place, label)):
-        raise ValueError("records and labels must be whole numbers, written in one way")
-    places = [int(place) for place, _, _ in lines[1:]]
-    if places != sorted(set(places)):
-        raise ValueError("records must stand once, in order")
-    sources = [source for _, _, source in lines[1:]]
-    return sources.count("teachers"), sources.count("student")
-
-
-def _masks(path: Path, released: int) -> int:
-    """Count masks without reading them: their number stands in the array's header, and their data is as long as that says."""
-    with zipfile.ZipFile(path) as archive:
-        if sorted(archive.namelist()) != ["chosen.npy", "masks.npy"]:
-            raise ValueError("not an archive of masks")
-        masks, _ = _described(archive, "masks.npy")
-        chosen, kind = _described(archive, "chosen.npy")
-        if masks[0] != released:
-            return masks[0]
-        if chosen != (released,) or kind not in "iu" or archive.testzip() is not None:
-            raise ValueError("one mask per question")
-    with np.load(path, allow_pickle=False) as arrays:
-        if len(np.unique(arrays["chosen"])) != released or (arrays["chosen"] < 0).any():
-            raise ValueError("one mask per question")
-    return released
-
-
-def _described(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], str]:
-    """Read the shape and the kind of an array out of its header, and refuse one whose data is longer or shorter."""
-    with archive.open(name) as file:
-        if np.lib.format.read_magic(file) != (1, 0):
-            raise ValueError("another form of header")
-        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
-        if dtype.hasobject or archive.getinfo(name).file_size != file.tell() + math.prod(shape) * dtype.itemsize:
-            raise ValueError("more or less data than the header says")
-    return shape, dtype.kind
+def _answers(row: Entry) -> int:
+    """Count the answers that a charge pays for."""
+    event, count = row.body["event"], int(row.body["count"])
+    if event.get("kind") == "Reserved":
+        return count * int(event["rounds"])
+    return count if event.get("kind") in ("NoisyMax", "Gaussian", "SummedGaussian", "Laplace") else 0
 
 
 def check_data(data: Any, release: Path, files: frozenset[str]) -> None:
@@ -383,7 +337,7 @@ def check_data(data: Any, release: Path, files: frozenset[str]) -> None:
 
 def _moved(file: Path) -> str:
     """Read which pool a file moves the images to."""
-    with reading(file, "alignment", error=LedgerError), np.load(file, allow_pickle=False) as arrays:
+    with reading_file(file, "alignment", error=LedgerError), np.load(file, allow_pickle=False) as arrays:
         return bytes(arrays["moved"]).hex()
 
 
@@ -399,7 +353,7 @@ def _check_recipe(digest: str | None, release: Path, files: frozenset[str]) -> N
     from tutelage.recipes.written import written
 
     path = release / "recipe.toml"
-    with reading(path, "recipe", error=LedgerError):
+    with reading_file(path, "recipe", error=LedgerError):
         text = path.read_bytes().decode()
         try:
             recipe = parse(text)
@@ -414,7 +368,7 @@ def unbound(claim: dict[str, Any], files: frozenset[str]) -> tuple[str, ...]:
     listed = [
         "that everything went through the curator, and that no second ledger exists for the same data",
         "that shards were divided as `shards` says, and that ids stand for different units",
-        f"the answers' own values ({_PLACES[claim['task']]}): the book holds their number and a hash for its owner's ledger",
+        f"the answers' own values ({reading(claim['task']).answers}): the book holds their number and a hash for its owner",
         "what the student learned, scores, measures, pictures and pages",
         "`tuned_on`, `versions`, `accountant`, and what `data` and `plan` describe",
         "figures above what the book costs (a more modest claim is the owner's to make)",

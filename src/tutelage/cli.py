@@ -22,6 +22,7 @@ from tutelage.console import table as _table
 from tutelage.console import warn as _warn
 from tutelage.deployment import commands as deployment
 from tutelage.drafting import commands as drafting
+from tutelage.federation import commands as federated
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
 
@@ -37,6 +38,9 @@ reproduce_app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Recompute the field's published tables: published, honest, ours."
 )
 app.add_typer(reproduce_app, name="reproduce")
+app.add_typer(federated.federation_app, name="federation")
+app.command()(federated.hospital)
+app.command()(federated.coordinate)
 
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's files (or where to download them).")]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda: where networks learn.")]
@@ -227,16 +231,18 @@ def run(
 def _next(recipe: Any, outcome: Any) -> None:
     """Say what to try where a student does not beat what costs no privacy."""
     from tutelage.drafting.advice import bought_nothing
-    from tutelage.report import page, stages
+    from tutelage.tasks import table
 
-    scores = outcomes.published(outcome)
-    if (stages.verdict if outcome.folder.answers.exists() else page.verdict)(scores):
+    if table.reading(outcome.guarantee["task"]).verdict(outcomes.published(outcome)):
         _say("\n".join(bought_nothing(recipe)))
 
 
 @app.command()
 def demo(
-    only: Annotated[str | None, typer.Option(help="scenes (private segmentation) or digits (PATE by three mechanisms).")] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(help="scenes (private segmentation), digits (PATE), images (a generator) or nopool (no public pool)."),
+    ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Where the run folder goes (default: runs/demo).")] = None,
     templates: Annotated[
         Path | None, typer.Option(help="Folder with bird/, cat/ and dog/: scenes of these silhouettes in place of drawn ones.")
@@ -250,8 +256,11 @@ def demo(
     from tutelage.recipes.shelf import check_templates, of_templates
 
     chosen = only or ("scenes" if has_torch() else "digits")  # without networks there are digits
-    if chosen not in ("scenes", "digits"):
-        raise RecipeError(f"`only` must be 'scenes' or 'digits'. Got {only!r} instead.")
+    if chosen not in ("scenes", "digits", "images", "nopool"):
+        raise RecipeError(f"`only` must be 'scenes', 'digits', 'images' or 'nopool'. Got {only!r} instead.")
+    if chosen in ("images", "nopool") and templates is None:
+        _demonstrated(chosen, folder or Path(f"runs/demo-{chosen}"), as_json=as_json)
+        return
     if templates is not None and chosen != "scenes":
         raise RecipeError("`templates` must come with the scenes. Got digits instead.")
     if templates is not None:
@@ -272,6 +281,21 @@ def demo(
     _say(f"\nOpen {runs[0][1].folder.report}; what may leave is in release/, nothing else.{_READ}")
     if len(runs) > 1:
         _say("Each run has a book and a budget of its own: on one private data set the three would add up.")
+
+
+def _demonstrated(only: str, folder: Path, *, as_json: bool) -> None:
+    from tutelage.report.page import pages
+    from tutelage.tasks.statistics.demo import TITLES, demonstrate
+
+    if not as_json:
+        _say(TITLES[only], style="bold", stderr=True)
+    with _bars(as_json) as say:
+        outcome = demonstrate(only, folder, functools.partial(pages, name=only), say)
+    if as_json:
+        _emit(outcomes.summary(outcome))
+        return
+    outcomes.show([(only, outcome)])
+    _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.{_READ}")
 
 
 def _announced(recipe: Any) -> str:
@@ -313,13 +337,108 @@ def report(
 
 
 @app.command()
+def distill(
+    private: Annotated[
+        str,
+        typer.Argument(help="A data set's name (digits, mnist, fashion-mnist, cifar-10, pneumoniamnist, …), or an .npz file."),
+    ],
+    folder: Annotated[Path, typer.Option("--out", help="The run folder to make: release/ and private/.")],
+    epsilon: Annotated[float, typer.Option(help="ε of the whole run, or of all runs on --ledger.")] = 1.0,
+    delta: Annotated[float, typer.Option(help="δ; keep it far below one over the number of units.")] = 1e-5,
+    ipc: Annotated[int, typer.Option(help="Stored images per class.", min=1)] = 10,
+    classes: Annotated[
+        int | None, typer.Option(help="Of an .npz file with `inputs` and `labels`: how many classes.", min=2)
+    ] = None,
+    high: Annotated[float, typer.Option(help="Of an .npz file: the value of a white pixel (black is 0).")] = 1.0,
+    test: Annotated[Path | None, typer.Option(help="Of an .npz file: a PUBLIC one like it, for scores alone.")] = None,
+    formation: Annotated[
+        int | None, typer.Option(help="Show so many images in each row and column of a stored one.", min=1)
+    ] = None,
+    networks: Annotated[int, typer.Option(help="Random networks whose class sums are released.", min=1)] = 16,
+    width: Annotated[int, typer.Option(help="Channels of each.", min=1)] = 16,
+    steps: Annotated[int, typer.Option(help="Steps of matching.", min=1)] = 400,
+    mirror: Annotated[bool, typer.Option("--mirror", help="A mirror image has the same label.")] = False,
+    no_labels: Annotated[bool, typer.Option("--class-labels", help="Spend nothing on soft labels.")] = False,
+    init: Annotated[
+        str, typer.Option(help="noise; or private, as in the papers: images begin as private records, and nothing is guaranteed.")
+    ] = "noise",
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with an existing run; what was released is not paid for again.")
+    ] = False,
+    data: Data = Path("data"),
+    ledger: Annotated[
+        Path | None, typer.Option(help="The ledger that all runs on the same data share (default: its own).")
+    ] = None,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Make a few images a class that networks can be trained on, from private ones: one noisy release, then matching."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # for pictures this small a second thread waits more than it works
+    from tutelage.recipes.distilled import carry_out
+    from tutelage.report.page import pages
+
+    given = {"ipc": ipc, "formation": formation, "networks": networks, "width": width, "steps": steps, "mirror": mirror}
+    with _bars(as_json) as tell:
+        outcome = carry_out(
+            private, folder, epsilon=epsilon, delta=delta, classes=classes, high=high, test=test, labels=not no_labels, init=init,
+            resume=resume, data=data or Path("data"), ledger=ledger, device=device, progress=tell, **given,
+            pages=functools.partial(pages, name=f"{Path(private).stem}, distilled"),
+        )  # fmt: skip
+    controls = outcome.folder.private / "distilled-controls.json"
+    if as_json:
+        _emit({"out": str(folder), "set": repr(outcome.set), "scores": outcome.scores, "guarantee": outcome.guarantee})
+        return
+    rows = {**outcome.scores, **(json.loads(controls.read_text()) if controls.exists() else {})}
+    found = _table(f"{outcome.set!r}, {outcome.guarantee['statement']}", "a network trained on", "accuracy")
+    for name, value in rows.items():
+        found.add_row(name, f"{100 * value:.2f} %")
+    _console().print(found)
+    _say(f"\nrelease/distilled.png shows the set; distilled.safetensors and distilled.npz hold it. Open {outcome.folder.report}.")
+    if controls.exists():
+        _say("Rows about private images are read from private/distilled-controls.json: they stay inside.")
+
+
+@app.command()
+def generate(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="A finished run of `tutelage.generate`, or its release.")],
+    out: Annotated[Path, typer.Option("--out", help="A new folder: PNGs, images.npz, labels.csv and a contact sheet.")],
+    n: Annotated[int, typer.Option("-n", help="How many images.", min=1)] = 100,
+    label: Annotated[str | None, typer.Option(help="One class, by its name (default: all of them in turn).")] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same images.", min=0)] = 0,
+    device: Device = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Draw labelled images from a released generator. Nothing is spent, however many are drawn."""
+    from tutelage.data.pictures import write_pictures
+    from tutelage.nets.generators import Generator
+    from tutelage.runs import RunFolder
+
+    place = RunFolder(folder).existing().release / "generator.safetensors"
+    if not place.is_file():
+        raise RecipeError("`run` must hold release/generator.safetensors. Got a run of another kind instead.")
+    generator = Generator.load(place, device=device)
+    images, labels = generator.sample(n, label, random_state=seed)
+    files = write_pictures(out, images, labels, generator.classes)
+    if as_json:
+        _emit({"images": n, "classes": list(generator.classes), "files": [file.name for file in files]})
+        return
+    _say(f"wrote {n:,} images and {', '.join(file.name for file in files)} to {out}")
+
+
+@app.command()
 def verify(
     folders: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="Run folders, or releases alone. Several must share one ledger.")
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Check a release: its files, its ledger, and ε again by another accountant (dp-accounting). Several also together."""
+    """Check a release: its files, its ledger, and ε again by another accountant (dp-accounting). Several also together.
+
+    Hospitals' folders may stand beside the release of a study: their ledgers are checked, and held to it.
+    """
+    if any((folder / "private" / "institution.sqlite").is_file() for folder in folders):
+        federated.verify_hospitals(folders, as_json=as_json)
+        return
     from tutelage.verification import verify as check
     from tutelage.verification import verify_together
 
@@ -328,6 +447,34 @@ def verify(
         _emit(outcomes.verified(verdicts, together))
         return
     outcomes.show_verdicts([str(folder) for folder in folders], verdicts, together)
+
+
+@app.command()
+def audit(
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A finished run; its recipe is repeated.")] = None,
+    data: Data = None,
+    shadows: Annotated[int, typer.Option(help="Shadow runs, an even number; 0 plays against the mechanism alone.")] = 16,
+    canaries: Annotated[int, typer.Option(help="Records that are made to be remembered.", min=1)] = 20,
+    kind: Annotated[str, typer.Option(help="mislabelled, out-of-distribution, blank or duplicated; shifted for masks.")] = "",
+    model: Annotated[Path | None, typer.Option(help="A model in place of a run: .skops, .safetensors, .npz or .onnx.")] = None,
+    members: Annotated[Path | None, typer.Option(help="What it learned from: .npz with inputs and targets.")] = None,
+    non_members: Annotated[Path | None, typer.Option(help="What it never saw: .npz with inputs and targets.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε that is claimed of the model.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ that is claimed of the model.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write OUT/private/audit (default: RUN/private/audit).")] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 3 where a claim is refuted, on private data, too.")
+    ] = False,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Attack a run or a model, and print a lower bound on ε beside what is claimed. Exit code 3: refuted, on public data."""
+    from tutelage.audits import command
+
+    given = {"run": run, "data": data, "shadows": shadows, "canaries": canaries, "kind": kind, "model": model, "members": members}
+    given |= {"non_members": non_members, "epsilon": epsilon, "delta": delta, "out": out, "device": device, "engine": engine}
+    raise typer.Exit(command.carried_out(given, asked=exit_code, as_json=as_json))
 
 
 @app.command()

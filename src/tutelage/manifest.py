@@ -13,16 +13,17 @@ from typing import Any
 
 from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.files import parse_json, reading, sync_folder, write_whole
+from tutelage.tasks.table import released_files
 
 SCHEMA = 1
 NAME = "manifest.json"
 #: The time of every released file (1980-01-01, the earliest that an archive can hold): when a run wrote one is private.
 TIME = 315_532_800
 _BLOCK = 1 << 20
-#: Every name that a file of a release may have. What it holds under another, nobody would look at before it leaves.
+#: Every name that a file of a release may have, beside those of its task. Nobody would look at others before they leave.
 _NAMES = re.compile(
-    r"(guarantee|inputs|manifest|metrics|scores)\.json|book\.jsonl|recipe\.toml|report\.html|labels\.csv|(answers|weights|samples)\.npz|stages\.npy"
-    r"|(student|linear)(\.[a-z0-9]+)?|(codec|decoder)\.safetensors|features-[0-9a-f]{12}\.safetensors"
+    r"(guarantee|inputs|manifest|metrics|scores)\.json|book\.jsonl|recipe\.toml|report\.html|samples\.npz"
+    r"|student(\.[a-z0-9]+)?|(codec|decoder)\.safetensors|features-[0-9a-f]{12}\.safetensors"
     r"|(sight|alignment)-[0-9a-f]{12}\.npz|rounds/[1-9][0-9]*\.npz"
 )
 #: Files that are read as a whole, and how many bytes of them at most.
@@ -49,7 +50,7 @@ def write(release: Path) -> str:
 
 def allowed(name: str) -> bool:
     """Tell whether a file of a release may have this name."""
-    return bool(_NAMES.fullmatch(name))
+    return bool(_NAMES.fullmatch(name)) or name in released_files()
 
 
 def set_aside(release: Path, place: Path) -> None:

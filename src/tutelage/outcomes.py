@@ -8,8 +8,9 @@ from typing import Any
 
 from tutelage.console import console, promised, say, table, warn
 from tutelage.metrics import BESIDE
-from tutelage.report import page, stages
 from tutelage.rounding import percent
+from tutelage.tasks.scores import Score
+from tutelage.tasks.table import reading
 
 
 def published(outcome: Any) -> dict[str, float]:
@@ -27,12 +28,11 @@ def show(runs: list[tuple[str, Any]]) -> None:
     """Print runs side by side: what each reached, and what it cost."""
     scores = [published(outcome) for _, outcome in runs]
     guarantees = [outcome.guarantee for _, outcome in runs]
-    masks = any(outcome.folder.answers.exists() for _, outcome in runs)
-    what = "Dice (two empty masks: 1)" if masks else "accuracy"
-    made = table(f"{what} on held-out public data, and what it cost", "", *(title for title, _ in runs))
+    tasks = [reading(one["task"]) for one in guarantees]
+    made = table(f"{tasks[0].heading} on held-out public data, and what it cost", "", *(title for title, _ in runs))
     for name in dict.fromkeys(name for one in scores for name in one if not name.startswith(BESIDE)):
-        row = ("" if name not in one else f"{one[name]:.3f}" if masks else f"{one[name]:.1%}" for one in scores)
-        made.add_row(name, *row, style="bold" if name == "private student" else None)
+        row = (task.figure(one[name]) if name in one else "" for task, one in zip(tasks, scores, strict=True))
+        made.add_row(name, *row, style="bold" if name == Score.STUDENT else None)
     made.add_section()
     for label, key in (("ε to quote", "epsilon"), ("ε as charged", "data_independent_epsilon"), ("δ", "delta")):
         made.add_row(label, *(promised(g[key]) for g in guarantees))
@@ -43,8 +43,9 @@ def show(runs: list[tuple[str, Any]]) -> None:
     if any(g["labels"]["reinforced"] for g in guarantees):
         made.add_row("the student's own labels", *(f"{g['labels']['reinforced']:,}" for g in guarantees))
     console().print(made)
-    told = [(title, stages.verdict(one) if masks else page.verdict(one)) for (title, _), one in zip(runs, scores, strict=True)]
-    warn([f"{title}: {said}" for title, said in told if said])  # where a control wins, the page is not the only place to say so
+    # Where a control wins, the page is not the only place to say so.
+    verdicts = [(title, task.verdict(one)) for (title, _), task, one in zip(runs, tasks, scores, strict=True)]
+    warn([f"{title}: {verdict}" for title, verdict in verdicts if verdict])
     for title, outcome in runs:
         warn([f"{title}: {warning}" for warning in outcome.guarantee["warnings"]])
 

@@ -17,30 +17,16 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
-
 from tutelage import manifest
 from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.files import read_json, sync_folder, write_whole
 from tutelage.privacy.ledger import Ledger, read_lines
-
-#: What private/controls.npy holds, in order.
-CONTROLS = ("control: non-private, all private labels", "control: plurality of teachers, no noise", "control: one teacher")
-#: What private/corrected.npy holds, in order, where a guess was corrected.
-CORRECTED = (CONTROLS[0], "control: the same corrections, no noise")
-#: What private/heir.npy holds, where the corrected guess has an heir: what it would be without any of this.
-INHERITED = ("control: non-private, the heir's network on all private labels",)
-#: What private/strong.npy holds, where records are rows of a table.
-STRONG = ("control: non-private, boosted trees on all private records",)
-#: What private/stages.npy holds, in order: Dice on the way from a teacher's mask to an answer.
-STAGES = ("control: non-private, all private masks", "stage: teacher", "stage: encoded teacher", "stage: ensemble, no noise")
-
+from tutelage.tasks.table import released_files
 
 #: What a run writes anew whenever it goes on. What it learned of public data stays, and so do its rounds of questions.
 _WRITTEN = (
     "guarantee.json", "manifest.json", "recipe.toml", "inputs.json", "metrics.json", "scores.json",
-    "labels.csv",
-    "answers.npz", "weights.npz", "samples.npz", "stages.npy", "report.html", "student", "student.*", "linear", "linear.*",
+    "samples.npz", "report.html", "student", "student.*",
 )  # fmt: skip
 
 
@@ -66,11 +52,6 @@ class RunFolder:
         self.published = published or self.root / "release"
         self.private = self.root / "private"
         self.draft = self.private / "release"
-        self.controls = self.private / "controls.npy"
-        self.corrected = self.private / "corrected.npy"
-        self.heir = self.private / "heir.npy"
-        self.strong = self.private / "strong.npy"
-        self.stages = self.private / "stages.npy"
         self.pictures = self.private / "pictures.npy"
         self.failed_controls = self.private / "controls-failed.txt"
         self.inside_report = self.private / "report.html"
@@ -110,24 +91,9 @@ class RunFolder:
         return self.release / "metrics.json"
 
     @property
-    def labels(self) -> Path:
-        """Give the place of the released labels."""
-        return self.release / "labels.csv"
-
-    @property
     def scores(self) -> Path:
         """Give the place of the published scores."""
         return self.release / "scores.json"
-
-    @property
-    def answers(self) -> Path:
-        """Give the place of the released masks."""
-        return self.release / "answers.npz"
-
-    @property
-    def weights(self) -> Path:
-        """Give the place of the released weights."""
-        return self.release / "weights.npz"
 
     @property
     def samples(self) -> Path:
@@ -255,7 +221,7 @@ class RunFolder:
                 os.replace(self.published, self.draft)
                 sync_folder(self.root)
             self.draft.mkdir(exist_ok=True)
-            for pattern in _WRITTEN:
+            for pattern in (*_WRITTEN, *released_files()):
                 for stale in self.draft.glob(pattern):
                     stale.unlink()
             sync_folder(self.draft)
@@ -335,14 +301,9 @@ class RunFolder:
         found = (file for file in book.parent.glob(f"{glob.escape(book.name)}*") if not file.name.endswith("-shm"))
         return {file: (status.st_size, status.st_mtime_ns) for file in found if stat.S_ISREG((status := file.lstat()).st_mode)}
 
-    def read_controls(self) -> dict[str, float]:
-        """Read the figures that were computed from private data: for eyes inside the building."""
-        found: dict[str, float] = {}
-        kept = ((CONTROLS, self.controls), (CORRECTED, self.corrected), (INHERITED, self.heir))
-        for names, path in (*kept, (STRONG, self.strong), (STAGES, self.stages)):
-            if os.access(path, os.R_OK):
-                found |= dict(zip(names, np.load(path, allow_pickle=False).tolist(), strict=True))
-        return found
+    def sealed(self, name: str) -> Path:
+        """Give the place of figures that were computed from private data (tasks.table says what they are)."""
+        return self.private / f"{name}.npy"
 
     def write_inside(self, path: Path, text: str) -> None:
         """Write a file under `private/`, whole or not at all, readable by its owner alone from the first byte on."""

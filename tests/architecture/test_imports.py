@@ -141,9 +141,9 @@ def test_the_scan_sees_noise(line: str, tmp_path: Path) -> None:
     assert {name for _, name in names(tmp_path / "file.py")} & DRAWS
 
 
-def test_only_mechanisms_draws_noise() -> None:
+def test_only_noise_draws_noise() -> None:
     drawing = {path.name for path in PRIVACY if any(name in DRAWS for _, name in names(path))}
-    assert drawing == {"mechanisms.py", "entries.py", "chance.py"}
+    assert drawing == {"noise.py", "entries.py", "chance.py"}
     # chance.py draws nothing: it puts the process's own generators back.
     assert {name for _, name in names(SOURCE / "privacy" / "chance.py") if name in DRAWS} == {"random"}
     # entries.py draws the names of ledgers and charges, which are no noise: in one place.
@@ -151,7 +151,7 @@ def test_only_mechanisms_draws_noise() -> None:
 
 
 def test_noise_comes_from_the_operating_system_alone() -> None:
-    drawn = {name for _, name in names(SOURCE / "privacy" / "mechanisms.py") if name in DRAWS}
+    drawn = {name for _, name in names(SOURCE / "privacy" / "noise.py") if name in DRAWS}
     assert drawn == {"urandom"}
 
 

@@ -124,10 +124,11 @@ def test_names_are_really_looked_up() -> None:
     assert mentioned(text) == [("src/a/b.py", "C.d"), ("tests/x.py", "")]
 
 
-def test_the_review_takes_an_hour() -> None:
+def test_the_review_takes_an_hour_and_a_half() -> None:
     text = (ROOT / "REVIEW.md").read_text(encoding="utf-8")
-    minutes = [int(cell) for cell in re.findall(r"^\| (\d+) \|", text, flags=re.MULTILINE)]
-    assert sum(minutes) == 60
+    tables = text.split("| min | file | look for |")[1:]
+    minutes = [sum(int(cell) for cell in re.findall(r"^\| (\d+) \|", table, flags=re.MULTILINE)) for table in tables]
+    assert minutes == [60, 30]
     core = {path.name for path in (ROOT / "src" / "tutelage" / "privacy").glob("*.py")} - {"__init__.py"}
     listed = set(re.findall(r"^\| \d+ \| `privacy/(\w+\.py)` \|", text, flags=re.MULTILINE))
     assert listed == core

@@ -17,6 +17,7 @@ from tests.conformance.suites import check_codec, check_fit, check_masks
 from tutelage.codecs import passes
 from tutelage.codecs.blocks import Blocks
 from tutelage.codecs.dct import DCT
+from tutelage.codecs.directions import Directions
 from tutelage.codecs.fitting import Provenance
 from tutelage.codecs.flips import Flips
 from tutelage.codecs.pca import PCA
@@ -89,6 +90,14 @@ def test_fitted_codecs(name: str, shape: tuple[int, ...]) -> None:
     faint = Public.of(other.inputs, 0.9 * other.targets, source="faint boxes")  # other norms, too
     check_fit(lambda data: FITS[name](data, shape), public, faint)
     assert codec.decode(released, public.inputs[:queries]).shape == (queries, *shape)
+
+
+def test_directions_of_several_rows() -> None:
+    codec, rng = Directions((4, 3), 0.5, rows=6), np.random.default_rng(2)
+    predictions = rng.normal(0, 0.01, (5, 2, 6, 4, 3))
+    released = codec.encode(predictions).mean(axis=0)
+    check_codec(codec, predictions, np.zeros((2, 1)), released)
+    assert np.allclose(codec.decode(released, np.zeros((2, 1))), predictions.mean(axis=0))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

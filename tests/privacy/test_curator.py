@@ -19,6 +19,7 @@ from tutelage.privacy.errors import BudgetExceeded, DataError, LedgerError, Reci
 from tutelage.privacy.events import Gaussian, NoisyMax, NonPrivate, SmoothRelease, Threshold
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.mechanisms import GNMax, LNMax, NoisyMean, SmoothNumber, ThresholdTest
+from tutelage.privacy.queries import Query
 from tutelage.privacy.sealed import _KEY, Sealed
 from tutelage.privacy.units import Adjacency, Unit
 
@@ -713,21 +714,24 @@ def paid_in_time(teachers: Zeros) -> bool:
 
 def heard(curator: Curator, inputs: np.ndarray) -> np.ndarray:
     parts = curator._parts(inputs)
-    return np.concatenate([curator._heard(inputs[part], curator._seeing(inputs[part])) for part in parts])
+    return np.concatenate([curator._answered(Query.inputs(inputs[part]), curator._seeing(inputs[part])) for part in parts])
 
 
-def paying_late(curator: Curator, inputs: np.ndarray, _: Any) -> np.ndarray:
+def paying_late(curator: Curator, query: Query, fresh: list[int], _: Any) -> np.ndarray:
+    inputs = query.rows[fresh]
     released = heard(curator, inputs)
     curator.ledger.charge(curator.mechanism.event(), count=len(inputs))
     return released
 
 
-def paying_for_the_first_part(curator: Curator, inputs: np.ndarray, _: Any) -> np.ndarray:
+def paying_for_the_first_part(curator: Curator, query: Query, fresh: list[int], _: Any) -> np.ndarray:
+    inputs = query.rows[fresh]
     curator.ledger.charge(curator.mechanism.event(), count=curator._parts(inputs)[0].stop)
     return heard(curator, inputs)
 
 
-def looking_late(curator: Curator, inputs: np.ndarray, _: Any) -> np.ndarray:
+def looking_late(curator: Curator, query: Query, fresh: list[int], _: Any) -> np.ndarray:
+    inputs = query.rows[fresh]
     curator.ledger.charge(curator.mechanism.event(), count=len(inputs))
     return heard(curator, inputs)
 

@@ -748,7 +748,7 @@ def test_a_full_disk_releases_nothing(path: Path, tmp_path: Path, step: str) -> 
 
 
 def test_a_busy_book_is_an_error_and_not_a_release(book: Ledger, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "_PATIENCE", 0.02)
+    monkeypatch.setattr("tutelage.privacy.place._PATIENCE", 0.02)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(LedgerError, match="database is locked"):

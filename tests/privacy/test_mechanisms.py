@@ -12,7 +12,7 @@ import pytest
 from mpmath import mp
 from scipy import special, stats
 
-from tutelage.privacy import mechanisms
+from tutelage.privacy import mechanisms, noise
 from tutelage.privacy.bounds import Ball, Binary, Bound, Cube, OneHot, Orthant, Simplex
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.events import Gaussian, Laplace, NoisyMax, SmoothRelease, SparseVector, Threshold
@@ -134,7 +134,7 @@ def inverted(kind: str, scale: float, uniform: Any) -> Any:
 def test_every_draw_is_the_exact_inversion(kind: str, scale: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both the fast and the slow path, word by word against 60 digits."""
     words = [int.from_bytes(real_urandom(8), "big") for _ in range(120)]
-    monkeypatch.setattr(mechanisms.os, "urandom", Words(*words))
+    monkeypatch.setattr(noise.os, "urandom", Words(*words))
     drawn = SAMPLERS[kind](scale, len(words))
     with mp.workdps(60):
         for word, number in zip(words, drawn.tolist(), strict=True):
@@ -152,7 +152,7 @@ def test_the_slow_path_alone_is_right(kind: str, scale: float) -> None:
     fast = np.floor((-special.ndtri(words * 2.0**-64) if kind == "gaussian" else -np.log(words * 2.0**-63)) * scale + 0.5)
     for offset in (-2, 0, 3):
         guesses = np.maximum(fast.astype(int) + offset, 0)
-        slow = [mechanisms._exact_magnitude(int(w), int(g), tail) for w, g in zip(words, guesses, strict=True)]
+        slow = [noise._exact_magnitude(int(w), int(g), tail) for w, g in zip(words, guesses, strict=True)]
         assert slow == fast.astype(int).tolist()
 
 
@@ -168,21 +168,21 @@ def test_words_beside_a_rounding_edge_fall_on_the_right_side(kind: str, scale: f
             rest = uniform * mp.mpf(2) ** 63 - word  # where in the interval the edge lies
         below, above = math.floor(edge), math.ceil(edge)
         source = Words((word - 1) << 1, (word + 1) << 1)
-        monkeypatch.setattr(mechanisms.os, "urandom", source)
+        monkeypatch.setattr(noise.os, "urandom", source)
         assert SAMPLERS[kind](scale, 2).tolist() == [above, below]
         assert source.extra == 0
         for further in (0, 2**64 - 1):
             source = Words(word << 1, int.from_bytes(further.to_bytes(8, "big"), "little"))
-            monkeypatch.setattr(mechanisms.os, "urandom", source)
+            monkeypatch.setattr(noise.os, "urandom", source)
             assert SAMPLERS[kind](scale, 1).tolist() == [above if further / 2**64 < rest else below]
 
 
 @pytest.mark.parametrize("kind", SAMPLERS)
 def test_the_extreme_words(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms.os, "urandom", Words(2**64 - 1, 2**64 - 2))  # the largest uniform: no noise at all
+    monkeypatch.setattr(noise.os, "urandom", Words(2**64 - 1, 2**64 - 2))  # the largest uniform: no noise at all
     assert SAMPLERS[kind](3.5, 2).tolist() == [0, 0]
     for sign in (0, 1):
-        monkeypatch.setattr(mechanisms.os, "urandom", Words(sign))  # the smallest: beyond 63 bits, hence further ones
+        monkeypatch.setattr(noise.os, "urandom", Words(sign))  # the smallest: beyond 63 bits, hence further ones
         drawn = int(SAMPLERS[kind](3.5, 1)[0])
         with mp.workdps(60):
             assert abs(drawn) >= int(inverted(kind, 3.5, mp.mpf(2) ** -63))
@@ -190,13 +190,13 @@ def test_the_extreme_words(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_noise_beyond_what_63_bits_reach_exists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms.os, "urandom", Words(0, 0, 1 << 63))  # U below 2^-127: further than any float sampler goes
+    monkeypatch.setattr(noise.os, "urandom", Words(0, 0, 1 << 63))  # U below 2^-127: further than any float sampler goes
     assert int(rounded_laplace(1.0, 1)[0]) > 88
 
 
 def test_the_slow_path_is_taken_as_rarely_as_the_docstring_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken, exact = [], mechanisms._exact_magnitude
-    monkeypatch.setattr(mechanisms, "_exact_magnitude", lambda *given: taken.append(1) or exact(*given))
+    taken, exact = [], noise._exact_magnitude
+    monkeypatch.setattr(noise, "_exact_magnitude", lambda *given: taken.append(1) or exact(*given))
     rounded_gaussian(2.0**20, 1_000_000)
     assert 1 <= len(taken) < 120
     taken.clear()
@@ -221,10 +221,10 @@ def test_shapes(sampler: Callable[..., Any]) -> None:
 
 def test_blocks_join_without_a_seam(monkeypatch: pytest.MonkeyPatch) -> None:
     words = [int.from_bytes(real_urandom(8), "big") for _ in range(23)]
-    monkeypatch.setattr(mechanisms.os, "urandom", Words(*words))
+    monkeypatch.setattr(noise.os, "urandom", Words(*words))
     whole = rounded_gaussian(100.0, (23,))
-    monkeypatch.setattr(mechanisms, "_BLOCK", 7)
-    monkeypatch.setattr(mechanisms.os, "urandom", Words(*words))
+    monkeypatch.setattr(noise, "_BLOCK", 7)
+    monkeypatch.setattr(noise.os, "urandom", Words(*words))
     assert np.array_equal(rounded_gaussian(100.0, (23,)), whole)
 
 

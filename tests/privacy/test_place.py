@@ -413,7 +413,7 @@ def test_an_interrupt_at_any_moment_leaves_a_whole_ledger(path: Path) -> None:
 
 
 def test_patience_ends(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "_PATIENCE", 0.05)
+    monkeypatch.setattr("tutelage.privacy.place._PATIENCE", 0.05)
     Ledger(path, BUDGET).close()
     with Ledger(path) as book:
         thread = holding(path, 0.5)

@@ -21,7 +21,7 @@ from tutelage.reproduction import direct, stages, studies
 from tutelage.reproduction.direct import Direct
 from tutelage.reproduction.pools import Bench
 from tutelage.runs import RunFolder
-from tutelage.tasks.masks import _saw_masks
+from tutelage.tasks.masks.task import saw_masks
 
 QUICK = Direct(widths=(4, 8), steps=2, rounds=2, chunk=8)
 BUDGET = Budget(3.0, 1e-5, Unit("patient"))
@@ -122,7 +122,7 @@ def test_a_clip_that_was_learned_from_public_masks_says_so(tmp_path: Path) -> No
     column = replace(study.columns[-1], codec="flips")
     for norm in (None, 5.0):
         made = stages._codec(bench, replace(study, norm=norm), column, 0.0, RunFolder(tmp_path))
-        assert _saw_masks(made) == (norm is None)
+        assert saw_masks(made) == (norm is None)
 
 
 def test_the_papers_columns_have_the_papers_networks(tmp_path: Path) -> None:

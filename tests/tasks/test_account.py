@@ -11,7 +11,7 @@ from tests.walk.tiny import CLASSES, TEACHERS, tiny_run
 
 import tutelage as tt
 from tutelage.planning import Aggregation, Sanitise
-from tutelage.privacy.curator import Curator
+from tutelage.privacy.account import VoteAccount
 from tutelage.privacy.errors import DataError
 from tutelage.sharing import owned
 
@@ -58,10 +58,10 @@ def test_a_price_of_votes_is_published_for_a_run_alone_and_left_out_beside_other
 
 
 def test_a_private_figure_that_fails_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def failing(curator: Curator, orders: object) -> tt.Sealed:
+    def failing(account: VoteAccount, orders: object) -> tt.Sealed:
         raise DataError("`rows` must be 98765.")
 
-    monkeypatch.setattr(Curator, "data_dependent_rdp", failing)
+    monkeypatch.setattr(VoteAccount, "data_dependent_rdp", failing)
     outcome = tiny_run(tmp_path / "run")
     assert outcome.guarantee["epsilon"] == pytest.approx(8.0)
     assert not any("98765" in path.read_text(errors="ignore") for path in outcome.folder.release.rglob("*") if path.is_file())

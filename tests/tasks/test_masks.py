@@ -19,8 +19,12 @@ from tutelage.privacy.errors import DataError
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.sealed import Sealed
 from tutelage.runs import RunFolder
-from tutelage.tasks import masks as module
-from tutelage.tasks.masks import Masking
+from tutelage.tasks.account import account
+from tutelage.tasks.masks import controls as controls_module
+from tutelage.tasks.masks import task as module
+from tutelage.tasks.masks.controls import Controls
+from tutelage.tasks.masks.task import Masking
+from tutelage.tasks.task import Learning, Plan
 
 IMAGES, TRUTH = blobs(12, 0)
 POOL, TEST = Public.of(IMAGES, TRUTH), Public.of(*blobs(7, 1))
@@ -59,11 +63,15 @@ class Thresholding:
 
 def task(codec: Any = CODEC, queries: int = 10, **told: Any) -> Masking:
     method = "gnmax" if isinstance(codec, RegionVotes) else "mean"
-    return Masking(told.pop("public", POOL), queries, Aggregation(method), told.pop("questions", None), codec, 3)
+    return Masking(Plan(told.pop("public", POOL), queries, codec, Aggregation(method), told.pop("questions", None), 3))
+
+
+def learning(folder: RunFolder, student: Any = Thresholding, say: Any = lambda *_: None) -> Learning:
+    return Learning(student, Thresholding(), folder, say)
 
 
 def stages(folder: RunFolder) -> np.ndarray:
-    return np.load(folder.stages)
+    return np.load(folder.sealed("stages"))
 
 
 # ── asking ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -74,9 +82,10 @@ def test_only_chosen_questions_are_asked_each_once(tmp_path: Path) -> None:
     about = task(queries=3, questions=lambda public, count: chosen)
     mechanism, _ = about.how.built(Budget(8.0, 1e-5), 3, 3, CODEC.bound)
     with Ledger(tmp_path / "book", Budget(8.0, 1e-5)) as ledger:
-        curator = Curator(crowd, CODEC, mechanism, ledger)
-        answers = about.ask(curator, Thresholding, RunFolder(tmp_path), lambda *told: said.append(told))
-        again = about.ask(curator, Thresholding, RunFolder(tmp_path), lambda *_: None)
+        oracle = Curator(crowd, CODEC, mechanism, ledger)
+        answers = about.ask(oracle, learning(RunFolder(tmp_path), say=lambda *told: said.append(told)))
+        again = about.ask(oracle, learning(RunFolder(tmp_path)))
+        assert account(oracle, RunFolder(tmp_path), about.how) is None
         [(event, count)] = ledger.totals()
     assert (count, crowd.asked) == (3, [1, 1, 1])
     assert answers.chosen.tolist() == [7, 2, 9]
@@ -84,8 +93,9 @@ def test_only_chosen_questions_are_asked_each_once(tmp_path: Path) -> None:
     assert np.array_equal(answers.codes, again.codes)
     assert np.array_equal(answers.values, CODEC.decode(answers.codes, POOL.inputs[chosen]))
     assert said == [("asking the teachers", done, 3) for done in (1, 2, 3)]
-    assert about.account(curator, RunFolder(tmp_path)) is None
-    assert about.lesson(answers) is answers
+    lessons: list[Any] = []
+    about.fit(answers, Learning(Thresholding, Thresholding(lessons), RunFolder(tmp_path)))
+    assert lessons[0][1] is answers
     assert about.counts(answers) == {"released": 3, "distinct": 3, "reinforced": 0}
     assert not about.adaptive
 
@@ -95,7 +105,7 @@ def test_only_chosen_questions_are_asked_each_once(tmp_path: Path) -> None:
 
 def test_scores_are_dice_on_public_data() -> None:
     answers, lessons = answered(TRUTH, 0.1), []
-    scores = task().scores(Thresholding(), answers, TEST, lambda: Thresholding(lessons))
+    scores = task().scores(Thresholding(), answers, TEST, learning(RunFolder("none"), lambda: Thresholding(lessons)))
     assert scores["private student"] == pytest.approx(dice(Thresholding().predict(TEST.inputs), TEST.targets).mean())
     assert scores["released masks"] == pytest.approx(dice(answers.values, TRUTH).mean())
     constant = np.broadcast_to(answers.mean, TEST.targets.shape)
@@ -110,7 +120,7 @@ def test_a_student_that_began_as_the_mean_shape_s_is_not_fitted_again() -> None:
     class Later(Thresholding):
         beginning = Thresholding()
 
-    scores = task().scores(Later(), answered(TRUTH, 0.1), TEST, lambda: pytest.fail("fitted again"))
+    scores = task().scores(Later(), answered(TRUTH, 0.1), TEST, learning(RunFolder("none"), lambda: pytest.fail("fitted again")))
     assert scores["control: mean shape, as the student's label"] == scores["private student"]
 
 
@@ -120,10 +130,10 @@ def test_a_student_that_began_as_the_mean_shape_s_is_not_fitted_again() -> None:
 @pytest.mark.parametrize("at_once", [1 << 28, 2 * 3 * 256])
 @pytest.mark.parametrize("codec", [CODEC, RegionVotes((16, 16), 6, "superpixels", share=0.2)], ids=["codes", "votes"])
 def test_stages_are_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Any, at_once: int) -> None:
-    monkeypatch.setattr(module, "_PIXELS", at_once)
+    monkeypatch.setattr(controls_module, "_PIXELS", at_once)
     folder, crowd, lessons = RunFolder(tmp_path).create(), Crowd(), []
     private, answers = Private.of(IMAGES[::-1], TRUTH[::-1]), answered(TRUTH, 0.1)
-    task(codec).controls(crowd, private, answers, TEST, lambda: Thresholding(lessons), folder)
+    Controls().score(task(codec), private, crowd, answers, TEST, learning(folder, lambda: Thresholding(lessons)))
     painted = crowd.paint(TEST.inputs)
     seeing = codec.seeing(TEST.inputs) if isinstance(codec, RegionVotes) else codec
     coded = [seeing.decode(one.argmax(axis=-1) if one.dtype == bool else one, TEST.inputs) for one in seeing.encode(painted)]
@@ -156,7 +166,7 @@ def test_choices_by_number_have_the_stages_of_their_masks(tmp_path: Path) -> Non
     for painting in (False, True):
         folder = RunFolder(tmp_path / str(painting)).create()
         private, answers = Private.of(IMAGES, TRUTH), answered(TRUTH, 0.1)
-        task(codec).controls(Choosers(painting), private, answers, TEST, Thresholding, folder)
+        Controls().score(task(codec), private, Choosers(painting), answers, TEST, learning(folder))
         found.append((stages(folder), np.load(folder.pictures)))
     assert found[0][0] == pytest.approx(found[1][0])
     assert np.array_equal(found[0][1], found[1][1])
@@ -169,19 +179,18 @@ def test_a_failing_stage_says_no_private_value(tmp_path: Path) -> None:
         def encode(self, predictions: np.ndarray) -> np.ndarray:
             raise ValueError(f"{SECRET}")
 
+    folder = RunFolder(tmp_path).create()
     with pytest.raises(DataError) as caught:
-        task(Quoting()).controls(
-            Crowd(), Private.of(IMAGES, TRUTH), answered(TRUTH, 0.1), TEST, Thresholding, RunFolder(tmp_path).create()
-        )
+        Controls().score(task(Quoting()), Private.of(IMAGES, TRUTH), Crowd(), answered(TRUTH, 0.1), TEST, learning(folder))
     assert str(SECRET) not in str(caught.value)
     assert caught.value.__context__ is None
 
 
 def test_shown_are_questions_evenly_spaced_whatever_was_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     values = np.zeros((20, 16, 16), np.float32)
-    spaced = module._shown(Answers(np.arange(20)[::-1], values)).tolist()
+    spaced = module.shown_answers(Answers(np.arange(20)[::-1], values)).tolist()
     values[3:11] = 1.0
-    assert module._shown(Answers(np.arange(20), values)).tolist() == spaced == [0, 2, 5, 7, 10, 12, 15, 17]
-    assert module._shown(Answers(np.arange(5), values[:5])).tolist() == [0, 1, 2, 3, 4]
+    assert module.shown_answers(Answers(np.arange(20), values)).tolist() == spaced == [0, 2, 5, 7, 10, 12, 15, 17]
+    assert module.shown_answers(Answers(np.arange(5), values[:5])).tolist() == [0, 1, 2, 3, 4]
     monkeypatch.setattr(module, "_VALUES", 2 * 256)  # large ones: few
-    assert module._shown(Answers(np.arange(20), values)).tolist() == [0, 10]
+    assert module.shown_answers(Answers(np.arange(20), values)).tolist() == [0, 10]

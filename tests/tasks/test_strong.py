@@ -8,8 +8,12 @@ import numpy as np
 from tests.walk.tiny import CLASSES, QUESTIONS, clouds, tiny_run
 
 from tutelage.data.dataset import Private, Public
-from tutelage.runs import STRONG, RunFolder
-from tutelage.tasks.strong import FEWEST, strong
+from tutelage.runs import RunFolder
+from tutelage.tasks.labels import reading as labels_reading
+from tutelage.tasks.labels.strong import FEWEST, strong
+from tutelage.tasks.table import read_controls
+
+STRONG = labels_reading.READING.sealed["strong"]
 
 
 def made(tmp_path: Path, *, records: int = FEWEST, shape: tuple[int, ...] = (2,), classes: int = CLASSES) -> dict[str, float]:
@@ -18,7 +22,7 @@ def made(tmp_path: Path, *, records: int = FEWEST, shape: tuple[int, ...] = (2,)
     folder = RunFolder(tmp_path / "run").create()
     private = Private.of(inputs.reshape(records, *shape), targets % classes)
     strong(private, Public.of(rest.reshape(60, *shape), answers % classes), folder)
-    return folder.read_controls()
+    return read_controls(folder)
 
 
 def test_tables_are_scored_and_sealed(tmp_path: Path) -> None:
@@ -46,7 +50,7 @@ def test_a_run_on_a_table_has_it_and_shows_it_only_where_data_is_public(tmp_path
             student=lambda: tt.SupervisedStudent("linear"), codec=tt.Votes(CLASSES), budget=tt.Budget(8.0, 1e-5), shards=10,
             queries=QUESTIONS, test=tt.Public.of(*clouds(60, 2)), out=place, benchmark=benchmark,
         )  # fmt: skip
-        assert STRONG[0] in RunFolder(place).read_controls()
+        assert STRONG[0] in read_controls(RunFolder(place))
         assert (STRONG[0] in json.loads((place / "release" / "scores.json").read_text(encoding="utf-8"))) == benchmark
     assert np.load(tmp_path / "run-False" / "private" / "strong.npy").shape == (1,)
-    assert not (tiny_run(tmp_path / "tiny").folder.strong).exists()
+    assert not (tiny_run(tmp_path / "tiny").folder.sealed("strong")).exists()

@@ -16,8 +16,10 @@ from tutelage.recipes import codecs
 from tutelage.recipes.recipe import parse
 from tutelage.recipes.run import embedded, run
 from tutelage.recipes.segmenters import check
-from tutelage.runs import STAGES
+from tutelage.tasks.masks import reading as masks_reading
 from tutelage.verification import verify
+
+STAGES = masks_reading.READING.sealed["stages"]
 
 pytest.importorskip("torch")
 nibabel = pytest.importorskip("nibabel")

@@ -20,6 +20,7 @@ from tests.walk.tiny import tiny_run
 from tutelage import cli, manifest
 from tutelage.privacy.ledger import Entry, read_lines
 from tutelage.recipes.run import EMBEDDED
+from tutelage.tasks.table import read_controls
 
 RECIPES = Path(cli.__file__).parent / "recipes"
 DOCUMENTED = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
@@ -310,7 +311,7 @@ def test_run_says_that_the_budget_ended_before_the_questions(tutelage: Call, tmp
 
 def test_figures_from_private_data_are_not_printed_unless_published(tutelage: Call, tmp_path: Path, monkeypatch: Any) -> None:
     hidden = tiny_run(tmp_path / "run")
-    assert hidden.folder.read_controls()
+    assert read_controls(hidden.folder)
     monkeypatch.setattr(cli, "_carried_out", lambda *_, **__: hidden)
     for said in (tutelage("run", RECIPES / "digits.toml", "--out", "x").out, tutelage("demo --only digits --json").out):
         assert "control: same questions, true labels" in said
@@ -357,7 +358,7 @@ def test_demo_is_private_segmentation(tutelage: Call, outcomes: Any, tmp_path: P
     assert "would add up" not in said.out  # one run, one budget
     assert tutelage("demo --json").code == 0
     assert asked[-1] == ("scenes-demo", Path("runs/demo"))
-    refused(tutelage("demo --only faces"), "`only` must be 'scenes' or 'digits'. Got 'faces' instead.")
+    refused(tutelage("demo --only faces"), "`only` must be 'scenes', 'digits', 'images' or 'nopool'. Got 'faces' instead.")
 
 
 def test_recipes_for_masks_are_priced(tutelage: Call, tmp_path: Path) -> None:

@@ -21,11 +21,15 @@ from tutelage.recipes import linear
 from tutelage.recipes import run as runs
 from tutelage.recipes.recipe import parse
 from tutelage.report.page import report
-from tutelage.runs import CORRECTED, RunFolder
+from tutelage.runs import RunFolder
 from tutelage.students.linear import LinearModel, LinearStudent
+from tutelage.tasks.states import reading as states_reading
+from tutelage.tasks.table import read_controls
 from tutelage.teachers.records import RecordTeachers
 from tutelage.transfer import transfer
 from tutelage.verification import verify
+
+CORRECTED = states_reading.READING.sealed["corrected"]
 
 pytest.importorskip("torch")
 
@@ -55,7 +59,7 @@ clip = 0.5
 
 def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = 0
-    answer = Curator.answer
+    answer = Curator.ask
 
     def killed(self: Curator, *given: Any, **more: Any) -> Any:
         nonlocal asked
@@ -65,7 +69,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         return answer(self, *given, **more)
 
     recipe = parse(RECIPE)
-    monkeypatch.setattr(Curator, "answer", killed)
+    monkeypatch.setattr(Curator, "ask", killed)
     with pytest.raises(KeyboardInterrupt):
         runs.run(recipe, tmp_path / "run", device="cpu")
     outcome = runs.run(recipe, tmp_path / "run", device="cpu", resume=True)
@@ -75,7 +79,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert told["epsilon"] <= 8.0 + 1e-9
     assert told["units"] == 1000
     assert outcome.scores["private student"] > 0.7  # of ten classes; without noise it is above 0.9
-    assert folder.read_controls()[CORRECTED[1]] > outcome.scores["private student"] - 0.05
+    assert read_controls(folder)[CORRECTED[1]] > outcome.scores["private student"] - 0.05
     _, _, test = runs.loaded(recipe, None)
     kept = LinearModel.load(folder.release / "student.npz", device="cpu")
     assert np.array_equal(kept.predict(test.inputs), outcome.model.predict(test.inputs))

@@ -24,9 +24,12 @@ from tutelage.privacy.ledger import Ledger, charges, read_lines
 from tutelage.privacy.sealed import Sealed
 from tutelage.recipes.run import EMBEDDED, embedded, run
 from tutelage.report.page import report
-from tutelage.runs import CONTROLS, RunFolder
+from tutelage.runs import RunFolder
+from tutelage.tasks.labels import reading as labels_reading
 from tutelage.transfer import Outcome
 from tutelage.verification import verify
+
+CONTROLS = labels_reading.READING.sealed["controls"]
 
 Outcomes = Callable[[str], Outcome]
 
@@ -52,7 +55,7 @@ def outcome(request: pytest.FixtureRequest, outcomes: Outcomes) -> Outcome:
 
 
 def labels_of(folder: RunFolder) -> dict[int, int]:
-    with folder.labels.open(encoding="utf-8") as file:
+    with (folder.release / "labels.csv").open(encoding="utf-8") as file:
         return {int(row["public_record"]): int(row["label"]) for row in csv.DictReader(file)}
 
 

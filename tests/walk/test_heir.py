@@ -16,11 +16,15 @@ from tutelage.recipes import run as runs
 from tutelage.recipes.linear import inherited
 from tutelage.recipes.recipe import parse
 from tutelage.report.page import report
-from tutelage.runs import CORRECTED, INHERITED, RunFolder
+from tutelage.runs import RunFolder
 from tutelage.students.inherited import Inherited
 from tutelage.students.linear import LinearModel
-from tutelage.tasks.corrections import NAMED
+from tutelage.tasks.scores import Score
+from tutelage.tasks.states import reading as states_reading
 from tutelage.verification import verify
+
+CORRECTED = states_reading.READING.sealed["corrected"]
+INHERITED = states_reading.READING.sealed["heir"]
 
 torch = pytest.importorskip("torch")
 
@@ -101,7 +105,7 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(outcome.model, Inherited)
     scores = json.loads(folder.scores.read_text(encoding="utf-8"))
     assert scores["private student"] == outcome.scores["private student"] > 0.82
-    assert scores["private student"] > scores[NAMED] + 0.04  # a linear model of six numbers: 0.78 beside 0.87
+    assert scores["private student"] > scores[Score.LINEAR] + 0.04  # a linear model of six numbers: 0.78 beside 0.87
     assert 0.86 < scores["names that the heir was told"] < 0.95
     assert scores["control: the same heir, true labels of the pool"] > 0.95
     assert {*CORRECTED, *INHERITED} <= set(scores)
@@ -113,10 +117,10 @@ def test_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept = Model.load(folder.release / "student.safetensors", device="cpu")
     assert np.mean(kept.predict(test.inputs) == test.targets) == scores["private student"]
     linear = LinearModel.load(folder.release / "linear.npz", device="cpu")
-    assert np.mean(linear.predict(test.inputs) == test.targets) == scores[NAMED]
-    assert np.array_equal(linear.weights, np.load(folder.weights)["weights"])
+    assert np.mean(linear.predict(test.inputs) == test.targets) == scores[Score.LINEAR]
+    assert np.array_equal(linear.weights, np.load(folder.release / "weights.npz")["weights"])
     page = report(folder).report.read_text(encoding="utf-8")
-    assert NAMED in page
+    assert Score.LINEAR in page
     assert "All teachers corrected a public guess 8 times" in page
 
 

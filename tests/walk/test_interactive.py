@@ -15,13 +15,13 @@ import pytest
 from tests.walk.tiny import CLASSES, QUESTIONS, Killed, MeanTeachers, clouds, kill_after, promised, tiny_run
 
 import tutelage as tt
-from tutelage.asking import class_shares
 from tutelage.data.digits import digits
 from tutelage.planning import Aggregation
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.ledger import Ledger, charges
 from tutelage.runs import RunFolder
 from tutelage.students.questions import Uncertain
+from tutelage.tasks.labels.interview import class_shares
 from tutelage.transfer import Outcome
 from tutelage.verification import verify
 
@@ -122,7 +122,7 @@ def test_labels_are_counted_by_who_gave_them(outcome: Outcome) -> None:
     assert (counts["released"], counts["reinforced"]) == (charged["NoisyMax"], int(outcome.reinforced.sum()))
     assert counts["distinct"] <= counts["released"]
     assert (outcome.labels >= 0).sum() == counts["released"] + counts["reinforced"] <= charged["Threshold"] <= 150
-    with outcome.folder.labels.open(encoding="utf-8") as file:
+    with (outcome.folder.release / "labels.csv").open(encoding="utf-8") as file:
         sources = [row["source"] for row in csv.DictReader(file)]
     assert (sources.count("teachers"), sources.count("student")) == (counts["released"], counts["reinforced"])
     scores = json.loads(outcome.folder.scores.read_text(encoding="utf-8"))

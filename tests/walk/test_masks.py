@@ -26,11 +26,15 @@ from tutelage.privacy.curator import Curator
 from tutelage.privacy.errors import BudgetExceeded, DataError, RecipeError
 from tutelage.privacy.ledger import Ledger
 from tutelage.privacy.mechanisms import NoisyMean
-from tutelage.runs import STAGES, RunFolder
+from tutelage.runs import RunFolder
 from tutelage.students.latent import Latent, LatentStudent
-from tutelage.tasks.masks import Masking
+from tutelage.tasks.masks import reading as masks_reading
+from tutelage.tasks.masks.controls import Controls
+from tutelage.tasks.table import read_controls
 from tutelage.teachers.segmenter import Segmenter
 from tutelage.verification import verify
+
+STAGES = masks_reading.READING.sealed["stages"]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -129,7 +133,7 @@ def leaks(outcome: tt.Outcome) -> list[str]:
         for name, arrays in secrets.items()
         if any((np.abs(shown - array).max(axis=(1, 2)) < 2e-3).any() for array in arrays.astype(np.float64))
     ]
-    figures = outcome.folder.read_controls()
+    figures = read_controls(outcome.folder)
     return found + [name for name, value in figures.items() if name in text or repr(value) in text]
 
 
@@ -139,46 +143,46 @@ def test_the_release_holds_nothing_private(tmp_path: Path) -> None:
     assert {path.name for path in outcome.folder.release.rglob("*")} == {
         "answers.npz", "book.jsonl", "guarantee.json", "manifest.json", "samples.npz", "scores.json", "student.safetensors",
     }  # fmt: skip
-    with np.load(outcome.folder.answers) as answers:
+    with np.load(outcome.folder.release / "answers.npz") as answers:
         assert answers["masks"].shape == (QUESTIONS, 16, 16)
         assert answers["chosen"].tolist() == list(range(QUESTIONS))
         assert 0 <= answers["masks"].min() <= answers["masks"].max() <= 1
-    stages = outcome.folder.read_controls()
+    stages = read_controls(outcome.folder)
     assert set(stages) == set(STAGES)
     assert stages["stage: ensemble, no noise"] > 0.5
     assert outcome.guarantee["excepted"] == []
-    assert (outcome.folder.pictures.stat().st_mode & 0o777, outcome.folder.stages.stat().st_mode & 0o777) == (0o600, 0o600)
+    assert all(path.stat().st_mode & 0o777 == 0o600 for path in (outcome.folder.pictures, outcome.folder.sealed("stages")))
 
 
 def exposing(real: Callable[..., None]) -> Callable[..., None]:
-    def controls(self: Masking, *given: Any) -> None:
+    def controls(self: Controls, *given: Any) -> None:
         real(self, *given)
-        folder: RunFolder = given[5]
+        folder: RunFolder = given[5].folder
         shutil.copyfile(folder.pictures, folder.shown_stages)
 
     return controls
 
 
 def loose(real: Callable[..., None]) -> Callable[..., None]:
-    def controls(self: Masking, *given: Any) -> None:
+    def controls(self: Controls, *given: Any) -> None:
         real(self, *given)
-        folder: RunFolder = given[5]
-        folder.scores.with_name("linear.json").write_text(json.dumps(folder.read_controls()), encoding="utf-8")
+        folder: RunFolder = given[5].folder
+        folder.scores.with_name("student.json").write_text(json.dumps(read_controls(folder)), encoding="utf-8")
 
     return controls
 
 
 @pytest.mark.parametrize(("twin", "what"), [(exposing, "a teacher's mask"), (loose, "stage: teacher")])
 def test_a_release_of_what_is_private_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, twin: Any, what: str) -> None:
-    monkeypatch.setattr(Masking, "controls", twin(Masking.controls))
+    monkeypatch.setattr(Controls, "score", twin(Controls.score))
     assert what in leaks(mask_run(tmp_path / "run"))
 
 
 def test_a_code_without_noise_would_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def bare(self: NoisyMean, ballots: tt.Sealed, *, share: float = 1.0) -> np.ndarray:
+    def bare(self: NoisyMean, ballots: Any, *, share: float = 1.0) -> np.ndarray:
         from tutelage.privacy.sealed import _KEY
 
-        return ballots._open(_KEY)[0]
+        return next(iter(ballots))._open(_KEY)[0]
 
     monkeypatch.setattr(NoisyMean, "contribute", bare)
     assert "an encoded mask" in leaks(mask_run(tmp_path / "run"))
@@ -197,7 +201,7 @@ def test_a_benchmark_shows_its_stages_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("choices", [{"controls": False}, {"test": None}], ids=["no controls", "no test data"])
 def test_without_controls_there_is_nothing_to_show(tmp_path: Path, choices: dict[str, Any]) -> None:
     outcome = mask_run(tmp_path / "run", benchmark=True, **choices)
-    assert outcome.folder.read_controls() == {}
+    assert read_controls(outcome.folder) == {}
     assert not outcome.folder.pictures.exists()
     assert leaks(outcome) == []
     assert bool(outcome.scores) == ("test" not in choices)
@@ -239,8 +243,9 @@ def test_every_question_is_on_disk_before_a_teacher_sees_it(tmp_path: Path) -> N
 
 
 def test_a_question_that_is_paid_for_later_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def late(self: Curator, inputs: np.ndarray, baseline: Any) -> np.ndarray:
-        released = self._heard(inputs, self._seeing(inputs))
+    def late(self: Curator, query: Any, fresh: list[int], baseline: Any) -> np.ndarray:
+        inputs = query.rows[fresh]
+        released = self._answered(query, self._seeing(inputs))
         self.ledger.charge(self.mechanism.event(), count=len(inputs))
         return released
 
@@ -385,7 +390,7 @@ def test_votes_for_regions_take_the_same_walk(tmp_path: Path) -> None:
     assert not outcome.answers.noisy
     assert set(np.unique(outcome.labels)) <= {0, 1}
     assert outcome.labels.any()
-    assert set(outcome.folder.read_controls()) == set(STAGES)
+    assert set(read_controls(outcome.folder)) == set(STAGES)
     assert not any(path.name.startswith("counts") for path in outcome.folder.release.iterdir())
 
 

@@ -20,8 +20,12 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.ledger import Ledger, read_lines
 from tutelage.privacy.sealed import quietly
 from tutelage.privacy.units import Adjacency
-from tutelage.runs import CONTROLS, RunFolder
+from tutelage.runs import RunFolder
+from tutelage.tasks.labels import reading as labels_reading
+from tutelage.tasks.table import read_controls
 from tutelage.verification import verify
+
+CONTROLS = labels_reading.READING.sealed["controls"]
 
 CONFIDENT = Aggregation("confident-gnmax", threshold=0.5, answers=10)
 INTERACTIVE = Aggregation("interactive-gnmax", threshold=0.5, answers=10)
@@ -92,7 +96,7 @@ def test_another_budget_on_the_same_book_is_refused(tmp_path: Path) -> None:
 def test_figures_from_private_data_stay_inside_unless_it_is_a_benchmark(tmp_path: Path) -> None:
     hidden = tiny_run(tmp_path / "hidden")
     shown = tiny_run(tmp_path / "shown", benchmark=True)
-    assert set(hidden.folder.read_controls()) == set(CONTROLS)
+    assert set(read_controls(hidden.folder)) == set(CONTROLS)
     assert not set(CONTROLS) & set(json.loads(hidden.folder.scores.read_text(encoding="utf-8")))
     assert set(CONTROLS) <= set(json.loads(shown.folder.scores.read_text(encoding="utf-8")))
     assert hidden.guarantee["excepted"] == []
@@ -102,7 +106,7 @@ def test_figures_from_private_data_stay_inside_unless_it_is_a_benchmark(tmp_path
 
 def test_controls_can_be_left_out(tmp_path: Path) -> None:
     outcome = tiny_run(tmp_path / "run", controls=False)
-    assert outcome.folder.read_controls() == {}
+    assert read_controls(outcome.folder) == {}
     assert "control: same questions, true labels" in outcome.scores
 
 
@@ -293,12 +297,10 @@ def test_a_control_that_fails_on_private_records_ends_no_run(tmp_path: Path, mon
     assert "98765" not in (tmp_path / "run" / "private" / "controls-failed.txt").read_text(encoding="utf-8")
     assert not any("failed" in path.name for path in outcome.folder.release.rglob("*"))
 
-    def unguarded(walk: Any, model: Any, answers: Any, *, controls: bool) -> dict[str, float]:
-        given = (walk.teachers, walk.private, answers, walk.test, walk.other, walk.folder, walk.say)
-        quietly("controls", lambda: walk.task.controls(*given), ours=tt.Error)
-        return {}
+    def unguarded(learning: Any, controls: Any) -> None:
+        quietly("controls", lambda: controls(learning), ours=tt.Error)
 
-    monkeypatch.setattr(sys.modules["tutelage.transfer"]._Walk, "judge", unguarded)
+    monkeypatch.setattr(sys.modules["tutelage.transfer"], "_judge", unguarded)
     with pytest.raises(tt.DataError, match="`controls` must not fail"):
         tiny_run(tmp_path / "twin", **settings)
 

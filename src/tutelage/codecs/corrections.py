@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, ClassVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ Array = npt.NDArray[Any]
 class Corrections:
     """Lay corrections (width, classes) out as one vector. Data-independent; how long one may be is a public choice."""
 
+    task: ClassVar[str] = "corrections"
     width: int
     classes: int
     clip: float = 0.25  # the longest correction that one teacher may ask for

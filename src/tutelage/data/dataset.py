@@ -143,6 +143,24 @@ class Private:
         targets, units = np.where(known, self.targets, 0), np.where(known, self.units, "")
         return replace(self, targets=targets, units=units, notes=notes)
 
+    def including(self, canaries: Any, inside: Any) -> Private:
+        """Add the canaries (see tutelage.audits.canaries) that are inside: one truth value for each of their ids, in order.
+
+        Where there is a roster, all of them have a place on it, inside or not: without one of them it is a neighbour.
+        """
+        ids, chosen = canaries.ids, np.asarray(inside, dtype=bool)
+        if chosen.shape != ids.shape:
+            raise RecipeError(f"`inside` must be one truth value per canary, {len(ids)}. Got shape {chosen.shape} instead.")
+        known = self.units if self.roster is None else np.concatenate([self.units, self.roster.ids])
+        if np.isin(ids, known).any():
+            raise RecipeError("`canaries` must have ids that no record and no place on the roster has. Got one of these instead.")
+        rows = np.isin(canaries.units, ids[chosen])
+        roster = None if self.roster is None else Roster.of(np.concatenate([self.roster.ids, ids]))
+        inputs = np.concatenate([self.inputs, np.asarray(canaries.inputs)[rows].astype(self.inputs.dtype)])
+        targets = np.concatenate([self.targets, np.asarray(canaries.targets)[rows].astype(self.targets.dtype)])
+        units = np.concatenate([self.units, canaries.units[rows]])
+        return Private(inputs, targets, units, self.unit, self.source, roster, self.notes)
+
     @property
     def places(self) -> int | None:
         """Give the public number of places on the roster. None without one: then the number of units is private."""

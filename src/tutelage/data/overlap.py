@@ -32,7 +32,7 @@ _BITS, _COLUMN = 64.0, 32.0  # that a table's columns together must tell rows ap
 _BYTES = 1 << 24  # read at a time
 
 
-def refuse(private: Private, public: Public, test: Public | None) -> None:
+def refuse(private: Private, public: Public | None, test: Public | None) -> None:
     """Refuse a pool or a test part that holds a private record: both are shown to everybody.
 
     The message gives no place. `copies` does.

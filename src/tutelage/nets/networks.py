@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import UninitializedTensorMixin
 
 from tutelage.nets.allconv import AllConv
+from tutelage.nets.classics import AlexNet, NormedConvNet
 from tutelage.nets.layers import Halve, Standardise
 from tutelage.nets.presets import Preset
 from tutelage.nets.unet import UNet
@@ -158,7 +159,7 @@ class Started:
         return digest.hexdigest()
 
 
-KINDS = (ConvNet, ResidualNet, AllConv, Perceptron, UNet, Preset)  # what can be written down and rebuilt
+KINDS = (ConvNet, ResidualNet, AllConv, Perceptron, UNet, Preset, NormedConvNet, AlexNet)  # what can be written down and rebuilt
 
 
 def describe(factory: Factory) -> str:

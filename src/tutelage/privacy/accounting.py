@@ -25,9 +25,11 @@ from tutelage.privacy.events import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    Reserved,
     Sampled,
     SmoothRelease,
     SparseVector,
+    SummedGaussian,
     Threshold,
 )
 
@@ -244,7 +246,7 @@ def published_smooth_release_rdp(beta: float, sigma: float, orders: npt.ArrayLik
 def event_mu(event: Event) -> float | None:
     """Give μ where the event is (post-processing of) one Gaussian answer, else None."""
     match event:
-        case Gaussian():
+        case Gaussian() | SummedGaussian():
             return event.sensitivity / event.sigma
         case NoisyMax(noise="gaussian"):
             return math.sqrt(2) * event.votes / event.scale
@@ -262,6 +264,8 @@ def event_pure(event: Event) -> float:
             return 2 * event.votes / event.scale
         case SparseVector():
             return event.epsilon_threshold + event.epsilon_answers
+        case Reserved():  # but for its delta, which `_reserved_delta` adds up
+            return event.epsilon
     return math.inf
 
 
@@ -277,7 +281,7 @@ def event_rdp(event: Event, orders: npt.ArrayLike) -> Array:
             return np.asarray(np.minimum(2 * laplace_rdp(single, alpha), pure_rdp(2 * single, alpha)))
         case Laplace():  # the 1-norm may sit in one coordinate: the one-dimensional curve is the worst case
             return laplace_rdp(event.sensitivity / event.scale, alpha)
-        case SparseVector():
+        case SparseVector() | Reserved():
             return pure_rdp(event_pure(event), alpha)
         case SmoothRelease():
             return smooth_release_rdp(event.beta, event.sigma, alpha)
@@ -311,19 +315,27 @@ def cost(entries: Iterable[tuple[Event, int]], delta: float) -> Cost:
         return Cost(0.0, delta, "nothing was released", 0.0)
     if any(isinstance(event, NonPrivate) for event, _ in pairs):
         return Cost(math.inf, delta, "no guarantee: a private value was looked at", math.inf)
+    rest = delta - _reserved_delta(pairs)
+    if rest <= 0:  # nothing is left for others: pure events alone need none
+        return Cost(pure_sum(pairs) if rest == 0 else math.inf, delta, "sum of pure ε")
     if any(isinstance(event, Sampled) for event, _ in pairs):
-        epsilon = _sampled_epsilon(pairs, delta)
+        epsilon = _sampled_epsilon(pairs, rest)
         return Cost(epsilon, delta, "privacy loss distributions")
     square = gaussian_mu_squared(pairs)
     if square is not None:
         mu = math.sqrt(max(square, 1e-300))  # the square of less is nothing to a float
         return Cost(mu_epsilon(mu, delta), delta, "exact Gaussian", mu)
     total = sum((count * event_rdp(event, ORDERS) for event, count in pairs), np.zeros_like(ORDERS))
-    epsilon, order = rdp_to_epsilon(total, ORDERS, delta)
+    epsilon, order = rdp_to_epsilon(total, ORDERS, rest)
     pure = pure_sum(pairs)
     if pure <= epsilon:
         return Cost(pure, delta, "sum of pure ε")
     return Cost(epsilon, delta, "Rényi", order=order)
+
+
+def _reserved_delta(pairs: Iterable[tuple[Event, int]]) -> float:
+    """Add up the δ of reservations. Each is taken off the whole δ, and what is left of a reservation is pure."""
+    return math.fsum(event.delta * count for event, count in pairs if isinstance(event, Reserved))
 
 
 def _counted(entries: Iterable[tuple[Event, int]]) -> list[tuple[Event, int]]:
@@ -384,6 +396,8 @@ def beyond(pairs: Iterable[tuple[Event, int]], epsilon: float, delta: float) -> 
 def _bit(event: Event) -> tuple[float, float]:
     """Give the probabilities, under two neighbours, of one bit of what the event's price is computed for."""
     inner, rate = (event.event, event.rate) if isinstance(event, Sampled) else (event, 1.0)
+    if isinstance(inner, Reserved):  # priced as a pair, and not by what happened
+        return 0.5, 0.5
     mu, pure = event_mu(inner), event_pure(inner)
     if isinstance(inner, SmoothRelease):  # no one bit of it is known: it tells nothing here
         hit = false = 0.5
@@ -468,8 +482,11 @@ def admits(entries: Iterable[tuple[Event, int]], epsilon: float, delta: float) -
     square = gaussian_mu_squared(pairs)
     if square is not None:
         return square <= _budget_mu(epsilon, delta) ** 2 * slack
+    rest = delta - _reserved_delta(pairs)
+    if rest <= 0:
+        return rest == 0 and pure_sum(pairs) <= epsilon * slack
     if any(isinstance(event, Sampled) for event, _ in pairs):
         return not beyond(pairs, epsilon * slack, delta) and cost(pairs, delta).epsilon <= epsilon * slack
     order = filter_order(epsilon, delta)
     renyi = sum(count * float(event_rdp(event, order)[0]) for event, count in pairs)
-    return pure_sum(pairs) <= epsilon * slack or renyi + math.log(1 / delta) / (order - 1) <= epsilon * slack
+    return pure_sum(pairs) <= epsilon * slack or renyi + math.log(1 / rest) / (order - 1) <= epsilon * slack

@@ -248,6 +248,43 @@ class Binary(Bound):
         return self.diameter(norm)
 
 
+@final
+@dataclass(frozen=True)
+class Stacked(Bound):
+    """`rows` vectors of one teacher as one contribution, each clipped into `each`: diameters add up in squares.
+
+    What one teacher says about B generated images is B vectors that all come from its own records: 2C√B apart, not 2C.
+    """
+
+    each: Bound
+    rows: int
+
+    def __post_init__(self) -> None:
+        _whole(rows=self.rows)
+
+    @property
+    def dimension(self) -> int:  # type: ignore[override]
+        """Count the coordinates of all rows."""
+        return self.rows * self.each.dimension
+
+    def clip(self, ballots: npt.ArrayLike) -> Array:
+        """Clip row by row."""
+        array = self._shaped(ballots)
+        rows = array.reshape(*array.shape[:-1], self.rows, self.each.dimension)
+        return self.each.clip(rows).reshape(array.shape)
+
+    def diameter(self, norm: float = 2) -> float:
+        """√rows times the diameter of one, rows times in the 1-norm."""
+        return self.each.diameter(norm) * self._grown(norm)
+
+    def radius(self, norm: float = 2) -> float:
+        """√rows times the radius of one, rows times in the 1-norm."""
+        return self.each.radius(norm) * self._grown(norm)
+
+    def _grown(self, norm: float) -> float:
+        return 1.0 if norm == math.inf else float(self.rows) ** (1 / norm)
+
+
 def bound_named(name: str, dimension: int, norm: float = 1.0) -> Bound:
     """Build a bound from the words a recipe uses."""
     table: dict[str, Any] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -30,6 +31,21 @@ class Budget:
         object.__setattr__(self, "adjacency", Adjacency(self.adjacency))
         accounting.positive(epsilon=self.epsilon)
         accounting.probability(delta=self.delta)
+
+    @property
+    def mu(self) -> float:
+        """Give the μ of the Gaussian answer that this budget holds exactly."""
+        return float(accounting.epsilon_mu(self.epsilon, self.delta))
+
+    def sigma(self, sensitivity: float, *, share: float = 1.0, rounds: int = 1) -> float:
+        """Give the noise on each of `rounds` Gaussian answers that together take a share of the budget's μ².
+
+        Shares are fixed when a run opens. Where they add up to 1 the answers fit the budget exactly.
+        """
+        accounting.positive(sensitivity=sensitivity, rounds=rounds)
+        if not (isinstance(share, (int, float)) and 0 < share <= 1):
+            raise RecipeError(f"`share` must lie in (0, 1]. Got {share!r} instead.")
+        return float(sensitivity * math.sqrt(rounds / share) / self.mu)
 
     def record(self) -> dict[str, Any]:
         """Write a budget as plain data for the opening row of a book."""

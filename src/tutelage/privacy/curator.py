@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol, final, runtime_checkable
 
@@ -16,9 +17,19 @@ from tutelage.privacy.bounds import Bound
 from tutelage.privacy.errors import BudgetExceeded, DataError, Error, RecipeError, Unsealed
 from tutelage.privacy.events import SmoothRelease
 from tutelage.privacy.ledger import Ledger
-from tutelage.privacy.mechanisms import AboveThreshold, GNMax, LNMax, Mechanism, NoisyMean, SmoothNumber, ThresholdTest
+from tutelage.privacy.mechanisms import (
+    AboveThreshold,
+    GNMax,
+    LNMax,
+    Mechanism,
+    NoisyMean,
+    NoisySum,
+    SmoothNumber,
+    ThresholdTest,
+)
 from tutelage.privacy.oracle import UNANSWERED, Released
-from tutelage.privacy.queries import Query, described
+from tutelage.privacy.queries import Form, Query, described
+from tutelage.privacy.rounds import Rounds
 from tutelage.privacy.sealed import Sealed, quietly
 from tutelage.privacy.units import Adjacency
 
@@ -98,12 +109,13 @@ class Curator:
         self.teachers, self.codec, self.mechanism, self.ledger, self.screen = teachers, codec, mechanism, ledger, screen
         self.selection, self.salt = selection, salt
         self._check_steps()
-        self._salt = self._described()  # what cannot be described is refused now, and not after a charge
+        self.salted = self._described()  # what cannot be described is refused now, and not after a charge
         if private is not None:
             if "private" not in private.resolve().parts:
                 raise Unsealed("`private` must lie in a folder named 'private'. Got one outside instead.")
             private.mkdir(parents=True, exist_ok=True)
-        self.account = VoteAccount(mechanism, screen, ledger, private, self._salt)
+        self.private = private
+        self.account = VoteAccount(mechanism, screen, ledger, private, self.salted)
 
     def _check_steps(self) -> None:
         """Refuse steps that do not promise what the book promises, or that do not fit together."""
@@ -134,6 +146,8 @@ class Curator:
     @property
     def noise(self) -> float | None:
         """Give the standard deviation on every coordinate of an answer. None where only a winner, or a selection, is released."""
+        if isinstance(self.mechanism, NoisySum):
+            return self.mechanism.sigma
         if self.selection is not None or not isinstance(self.mechanism, NoisyMean):
             return None
         return self.mechanism.sigma / self.mechanism.teachers
@@ -145,27 +159,26 @@ class Curator:
 
     def ask(self, query: Query, *, student_probs: npt.ArrayLike | None = None) -> Released:
         """Charge, read, keep, give. What was answered before is given again, free."""
-        rows = query.rows
-        expected = self._expected(student_probs, len(rows))
-        if not len(rows):
+        expected = self._expected(student_probs, len(query))
+        if not len(query):
             return Released(np.empty(0, dtype=np.int64), ())
-        names = query.keys(self._salt, expected)
+        names = query.keys(self.salted, expected)
         known = self.ledger.recall(names)
         fresh = [index for index, name in enumerate(names) if name not in known]
         fresh = list({names[index]: index for index in reversed(fresh)}.values())[::-1]  # ask a repeated question once
         if fresh:
-            released = self._release(rows[fresh], None if expected is None else expected[fresh])
+            released = self._release(query, fresh, None if expected is None else expected[fresh])
             self.ledger.keep([names[index] for index in fresh], released)
             known = self.ledger.recall(names)
         codes = np.stack([known[name] for name in names])
-        return Released(codes, tuple(names), lambda codes: self.decode(codes, rows))
+        return Released(codes, tuple(names), None if query.form != Form.EACH else lambda codes: self.decode(codes, query.rows))
 
     def known(
         self, query: Query | Array, *, student_probs: npt.ArrayLike | None = None, baseline: npt.ArrayLike | None = None
     ) -> bool:
         """Tell whether all of these were answered before, with the same expectation, so that asking again is free."""
         query = query if isinstance(query, Query) else Query.inputs(query)
-        names = query.keys(self._salt, self._expected(student_probs if baseline is None else baseline, len(query.rows)))
+        names = query.keys(self.salted, self._expected(student_probs if baseline is None else baseline, len(query)))
         return len(self.ledger.recall(names)) == len(set(names))
 
     def remaining(self, wanted: int | None = None, *, beside: SmoothNumber | None = None) -> int:
@@ -181,6 +194,21 @@ class Curator:
             ):
                 room -= 1
         return room
+
+    def reserve(
+        self,
+        rounds: int,
+        template: Query,
+        *,
+        population: int | None = None,
+        delta: float | None = None,
+    ) -> Rounds:
+        """Charge all rounds of a conversation before its first. The same reservation again goes on where it stopped.
+
+        Every round asks a query of the template's kind and shapes. With a `population` one of so many teachers is drawn anew in
+        every round, and stays secret: the rounds together cost one fixed pair (ε, `delta`), with the whole budget's δ by default.
+        """
+        return Rounds(self, rounds, template, population=population, delta=delta)
 
     def data_dependent_epsilon(self) -> Sealed | None:
         """Give the data-dependent ε of votes, sealed. A mean's price does not depend on the data."""
@@ -212,9 +240,15 @@ class Curator:
             raise RecipeError("`baseline` must come with a screen. Got one without instead.")
         return None if self.screen is None else self.screen.expected(baseline, queries)
 
-    def _release(self, inputs: Array, baseline: Array | None) -> Array:
+    def _release(self, query: Query, fresh: list[int], baseline: Array | None) -> Array:
         """Charge, then act; once per step."""
-        screen = self.screen
+        if (query.form == Form.EACH) is isinstance(self.mechanism, NoisySum):
+            raise RecipeError(
+                f"`mechanism` must fit a query of form {query.form!s}. Got {type(self.mechanism).__name__} instead."
+            )
+        if isinstance(self.mechanism, NoisySum):
+            return self._summed(query, self.mechanism)
+        inputs, screen = query.rows[fresh], self.screen
         first: Mechanism = self.mechanism if screen is None else screen
         parts = self._parts(inputs)
         codecs = [self._seeing(inputs[part]) for part in parts]
@@ -226,8 +260,9 @@ class Curator:
             self.ledger.charge(self.selection.event(), count=len(inputs))
         self.ledger.charge(first.event(), count=len(inputs))
         if screen is None:
-            return np.concatenate([self._heard(inputs[part], codec) for part, codec in zip(parts, codecs, strict=True)])
-        ballots = self._ballots(inputs, codecs[0])
+            some = [query] if query.kind != "inputs" else [Query.inputs(inputs[part]) for part in parts]
+            return np.concatenate([self._answered(one, codec) for one, codec in zip(some, codecs, strict=True)])
+        ballots = self._ballots(Query.inputs(inputs), codecs[0])
         passed = quietly("screen", lambda: screen.contribute(ballots, baseline=baseline), ours=Error)
         self.ledger.charge(self.mechanism.event(), count=int(passed.sum()))
         self.account.remember(ballots, passed)
@@ -237,9 +272,43 @@ class Curator:
             released[passed] = quietly("contribute", lambda: self.mechanism.contribute(chosen), ours=Error)
         return released
 
-    def _heard(self, inputs: Array, codec: Codec) -> Array:
-        ballots = self._ballots(inputs, codec)
-        self.account.remember(ballots, np.ones(len(inputs), dtype=bool))
+    def _summed(self, query: Query, mechanism: NoisySum) -> Array:
+        """Charge, and release one sum over all places: (1, ...)."""
+        if query.form != mechanism.form:
+            raise RecipeError(f"`form` of a query must be the mechanism's, {mechanism.form!s}. Got {query.form!s} instead.")
+        self.ledger.charge(mechanism.event())
+        return self._noised(self._blocks(query), mechanism)[None]
+
+    def once(self, query: Query, member: Sealed | None) -> Array:
+        """Release the answer of one round, which its reservation has paid for. For tutelage.privacy.rounds alone."""
+        if isinstance(self.mechanism, NoisySum):
+            return self._noised(self._blocks(query, member), self.mechanism)
+        codec = self._seeing(query.rows)
+        codes = self._noised((self._encoded(block, codec, 1) for block in self._blocks(query, member)), self.mechanism)
+        return np.asarray(codec.decode(codes, query.rows)[0])
+
+    def _noised(self, blocks: Iterator[Any], mechanism: Any) -> Array:
+        return np.asarray(quietly("contribute", lambda: mechanism.contribute(blocks), ours=Error))
+
+    def _blocks(self, query: Query, member: Sealed | None = None) -> Iterator[Any]:
+        """Let teachers contribute block by block. Of an error of theirs nothing but its type gets out."""
+        if not callable(getattr(self.teachers, "contributions", None)):
+            if member is not None:
+                raise RecipeError("`teachers` must have `contributions` where one of them is drawn. Got `vote` alone instead.")
+            yield quietly("vote", lambda: self.teachers.vote(query.rows))
+            return
+        given = {} if member is None else {"member": member}
+        ask = self.teachers.contributions  # type: ignore[attr-defined]
+        blocks = quietly("contributions", lambda: iter(ask(query, **given)))
+        while (block := quietly("contributions", lambda: next(blocks, None))) is not None:
+            yield block
+
+    def _answered(self, query: Query, codec: Codec) -> Array:
+        streamed = isinstance(self.mechanism, NoisyMean) and self.selection is None
+        if streamed:  # a mean keeps nothing of its contributions, so that nobody needs all of them at once
+            return self._noised((self._encoded(block, codec, len(query)) for block in self._blocks(query)), self.mechanism)
+        ballots = self._ballots(query, codec)
+        self.account.remember(ballots, np.ones(len(query), dtype=bool))
         return self._selected(ballots) if self.selection is not None else self._means(ballots)
 
     def _means(self, ballots: Sealed) -> Array:
@@ -253,13 +322,16 @@ class Curator:
         # Within what is chosen, which is public now, a ballot is clipped into the same bound: its diameter is the price.
         return self._means(ballots.map(lambda opened: np.where(chosen, opened, 0.0))) * chosen
 
-    def _ballots(self, inputs: Array, codec: Codec) -> Sealed:
-        votes = quietly("vote", lambda: self.teachers.vote(inputs))
+    def _ballots(self, query: Query, codec: Codec) -> Sealed:
+        """Give all teachers' contributions at once: a winner, a test and a selection look at the same ones."""
+        return Sealed.concatenate([self._encoded(block, codec, len(query)) for block in self._blocks(query)])
+
+    def _encoded(self, votes: Any, codec: Codec, queries: int) -> Sealed:
         if not isinstance(votes, Sealed):
             raise RecipeError(f"`vote` must give a Sealed value. Got {type(votes).__name__} instead, withheld.")
         ballots = votes.map(codec.encode)
-        if ballots.shape[1:2] != (len(inputs),):
-            raise DataError(f"`vote` must give (teachers, {len(inputs)}, ...) for as many inputs. Got {ballots.shape} instead.")
+        if ballots.shape[1:2] != (queries,):
+            raise DataError(f"`vote` must give (teachers, {queries}, ...) for as many inputs. Got {ballots.shape} instead.")
         return ballots
 
     def _parts(self, inputs: Array) -> list[slice]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final, get_args
 
 from tutelage.privacy.errors import LedgerError, RecipeError
 
@@ -40,6 +40,28 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         _check(self, sensitivity=_finite_positive(self.sensitivity), sigma=_finite_positive(self.sigma))
+
+
+@final
+@dataclass(frozen=True)
+class SummedGaussian:
+    """A vector of 2-sensitivity `sensitivity` was released as a sum, to which `parts` parties or more added noise of their own.
+
+    Each part is round(N(0, sigma²/parts)), at least 32 grid steps wide, and nobody saw a part alone. `sigma` is the noise that
+    the worst coalition faces: parties that know their own noise, and could take it off, are not among the `parts`.
+    """
+
+    sensitivity: float
+    sigma: float
+    parts: int
+
+    def __post_init__(self) -> None:
+        _check(
+            self,
+            sensitivity=_finite_positive(self.sensitivity),
+            sigma=_finite_positive(self.sigma),
+            parts=_whole(self.parts, 2),
+        )
 
 
 @final
@@ -154,6 +176,27 @@ class Sampled:
 
 @final
 @dataclass(frozen=True)
+class Reserved:
+    """All `rounds` of a sampled event were reserved before the first of them; together they are (epsilon, delta)-DP.
+
+    Fewer may have been used: nothing is given back. The pair was priced once, when the rounds were reserved.
+    """
+
+    event: Sampled
+    rounds: int
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.event, Sampled):
+            raise RecipeError(f"`event` of Reserved must be Sampled. Got {type(self.event).__name__} instead.")
+        _check(self, rounds=_whole(self.rounds), epsilon=_finite_positive(self.epsilon))
+        if not (_finite_positive(self.delta) and self.delta < 1):
+            raise RecipeError(f"`delta` of Reserved must lie in (0, 1). Got {self.delta!r} instead.")
+
+
+@final
+@dataclass(frozen=True)
 class NonPrivate:
     """Somebody looked: a private value left without noise. The price is infinite."""
 
@@ -164,18 +207,18 @@ class NonPrivate:
             raise RecipeError(f"`reason` of NonPrivate must be a text. Got {type(self.reason).__name__} instead.")
 
 
-Event: TypeAlias = Gaussian | Laplace | NoisyMax | Threshold | SparseVector | SmoothRelease | Sampled | NonPrivate
+Event: TypeAlias = (
+    Gaussian | SummedGaussian | Laplace | NoisyMax | Threshold | SparseVector | SmoothRelease | Sampled | Reserved | NonPrivate
+)
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (Gaussian, Laplace, NoisyMax, Threshold, SparseVector, SmoothRelease, Sampled, NonPrivate)
-}
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def to_record(event: Event) -> dict[str, Any]:
     """Write an event as plain data for the book."""
     record: dict[str, Any] = {"kind": type(event).__name__}
     for name, value in asdict(event).items():
-        record[name] = to_record(event.event) if isinstance(event, Sampled) and name == "event" else value
+        record[name] = to_record(event.event) if isinstance(event, (Sampled, Reserved)) and name == "event" else value
     return record
 
 
@@ -185,7 +228,7 @@ def from_record(record: dict[str, Any]) -> Event:
     if kind is None or set(record) != {"kind"} | {field.name for field in fields(kind)}:
         raise LedgerError("an event in the book must be one of this version's kinds with its own fields. Got another instead.")
     values = {name: value for name, value in record.items() if name != "kind"}
-    if kind is Sampled:
+    if kind in (Sampled, Reserved):
         values["event"] = from_record(values["event"])
     try:
         event: Event = kind(**values)

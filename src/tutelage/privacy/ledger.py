@@ -17,8 +17,7 @@ import json
 import math
 import os
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -45,10 +44,10 @@ from tutelage.privacy.entries import (
     starts,
 )
 from tutelage.privacy.errors import BudgetExceeded, LedgerError, RecipeError
-from tutelage.privacy.events import Event, NonPrivate, Sampled, from_record, to_record
+from tutelage.privacy.events import Event, NonPrivate, Reserved, Sampled, from_record, to_record
 from tutelage.privacy.files import parse_json, write_whole
 from tutelage.privacy.head import HeadFile
-from tutelage.privacy.place import Place
+from tutelage.privacy.place import Place, patiently
 from tutelage.privacy.sealed import _KEY, Sealed
 from tutelage.privacy.units import Adjacency
 
@@ -56,8 +55,6 @@ __all__ = ["SCHEMA", "Budget", "Entry", "Ledger", "charges", "check_chain", "che
 
 SCHEMA = 2
 _APPLICATION = 0x54555445  # "TUTE" in the file's header: another program's database is refused
-_PATIENCE = 60.0  # seconds that a ledger in use by others is waited for
-_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 _COUNT = 2**53  # a larger count is no whole number to the accountant
 _TABLES = """
 CREATE TABLE entries (
@@ -89,15 +86,18 @@ class Ledger:
         with self._guarded():
             self._place = Place(path)
             self._head = HeadFile(self._place.path)
-            self.budget = _patiently(lambda: self._open(budget, list(heads)))
+            self.budget = patiently(lambda: self._open(budget, list(heads)))
         if budget is not None and budget != self.budget:
             self.close()
             raise LedgerError("`budget` must be the one the book was opened with. Got another instead.")
 
     # ── what callers do ───────────────────────────────────────────────────────────────────────────────────────────────
 
-    def charge(self, event: Event, *, count: int = 1) -> None:
-        """Write down what is about to happen, or refuse. On return the row is on disk."""
+    def charge(self, event: Event, *, count: int = 1, reservation: str | None = None) -> None:
+        """Write down what is about to happen, or refuse. On return the row is on disk.
+
+        A `reservation` is the name of rounds that are charged before the first of them: it is written in the same transaction.
+        """
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count <= _COUNT:
             raise RecipeError(f"`count` must be a whole number ≥ 0, at most 2^53. Got {count!r} instead.")
         if count == 0:
@@ -117,6 +117,15 @@ class Ledger:
                 "INSERT INTO totals VALUES (?, ?, ?) ON CONFLICT (run, event) DO UPDATE SET count = count + excluded.count",
                 (self.run, canonical(to_record(event)), int(count)),
             )
+            if reservation is not None:
+                self._append("note", {"reservation": reservation, "begun": 0, "run": self.run})
+
+    def begun(self, reservation: str) -> int | None:
+        """Count the rounds of a reservation that may have been used. None where there is no such reservation of this run."""
+        with self._guarded():
+            rows = (row.body for row in self._entries() if row.kind == "note" and row.body.get("run") == self.run)
+            found = [int(body["begun"]) for body in rows if body.get("reservation") == reservation]
+        return max(found, default=None)
 
     def begin(self, run: str, *, plan: str) -> None:
         """Write down that a run starts with a plan: hashes, both public. Rows written from here on name the run.
@@ -349,7 +358,7 @@ class Ledger:
     @contextmanager
     def _transaction(self, mode: str = "IMMEDIATE") -> Iterator[None]:
         try:
-            _patiently(lambda: self._db.execute(f"BEGIN {mode}"))  # inside: an interrupt may come when the lock was just taken
+            patiently(lambda: self._db.execute(f"BEGIN {mode}"))  # inside: an interrupt may come when the lock was just taken
             self._place.check()
             yield
             self._db.execute("COMMIT")
@@ -370,6 +379,8 @@ class Ledger:
 
     def _check_sampler(self, event: Event) -> None:
         """Refuse a sampled event whose amplification is proved for the other kind of neighbours."""
+        if isinstance(event, Reserved):
+            event = event.event
         if isinstance(event, Sampled):
             proved = Adjacency.ADD_REMOVE if event.sampler == "poisson" else Adjacency.REPLACE_ONE
             if self.budget.adjacency != proved:
@@ -377,7 +388,7 @@ class Ledger:
 
     def _check_alone(self, pairs: list[tuple[Event, int]]) -> None:
         """Refuse a second run, or a second plan, where sampled events are: no theorem covers what is chosen after answers."""
-        if any(isinstance(event, Sampled) for event, _ in pairs):
+        if any(isinstance(event, (Sampled, Reserved)) for event, _ in pairs):
             runs = {run for (run,) in self._db.execute("SELECT DISTINCT run FROM totals")} | {self.run}
             plans = {plan for run, plan in starts(self._entries()) if run == self.run}
             if len(runs) > 1 or len(plans) > 1:
@@ -482,15 +493,3 @@ class Ledger:
     def _released_digest(self, questions: Sequence[str]) -> str:
         payload = "SELECT payload FROM answers WHERE question = ?"
         return answers_digest([(question, self._db.execute(payload, (question,)).fetchone()[0]) for question in questions])
-
-
-def _patiently(step: Callable[[], Any]) -> Any:
-    """Try again while others hold the lock. SQLite itself waits too, but not where it suspects a deadlock, and deaf to Ctrl-C."""
-    end = time.monotonic() + _PATIENCE
-    while True:
-        try:
-            return step()
-        except sqlite3.OperationalError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BUSY or time.monotonic() > end:
-                raise
-        time.sleep(0.002)

@@ -1,31 +1,32 @@
-"""The only file that draws noise.
+"""The only file that adds noise: mechanisms, from sealed contributions to what may be known.
 
 Every mechanism does the same three things to sealed ballots (teachers, queries, ...): clip each ballot into its bound,
 sum over teachers, add noise. Whatever is released as a value lives on an integer grid that is fixed before any data is
 read, and gets noise drawn exactly: `round(G)` for a continuous G. Sums of clipped ballots are whole numbers on that grid,
 so sum + round(G) = round(sum + G): the release is post-processing of the textbook mechanism, every continuous proof holds
 without an approximation, and no floating-point rounding of the noisy value exists to leak (Mironov 2012).
-Proofs: docs/theory/noise.md. There is no seed: the operating system's generator is the only source of randomness.
+Proofs: docs/theory/noise.md. The noise itself is drawn in noise.py.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special
 
-from tutelage.privacy.accounting import positive
-from tutelage.privacy.bounds import Binary, Bound, OneHot
+from tutelage.privacy.bounds import Ball, Binary, Bound, OneHot, Orthant, Stacked
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.events import Event, Gaussian, Laplace, NoisyMax, SmoothRelease, SparseVector, Threshold
+from tutelage.privacy.noise import check_scale, rounded_gaussian, rounded_laplace
+from tutelage.privacy.queries import Form
 from tutelage.privacy.sealed import _KEY, Sealed
+from tutelage.privacy.sums import Block, GridSum, Shape
 from tutelage.privacy.units import Adjacency, Unit
 
 Array = npt.NDArray[Any]
@@ -37,79 +38,7 @@ _FINENESS = 20  # the grid's step is about scale/2^20: finer than any use, coars
 _BLOCK = 1 << 20  # numbers that are drawn, or clipped, at once
 _ABREAST = 1 << 25  # numbers that all threads clip at once: a ballot as large as a volume is clipped by few of them
 _MIN_SHARE_SCALE = 32.0  # in grid steps; below it the sum of several rounded noises is not yet Gaussian enough to prove
-_LARGEST = 2.0**45  # of a mechanism's scale; noise of up to twice as many grid steps is drawn, far inside 64 bits
-
-
-# ── exact integer noise ───────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def rounded_gaussian(sigma: float, shape: int | tuple[int, ...]) -> Integers:
-    """Draw round(G) with G ~ N(0, sigma²), exactly, from the operating system's generator."""
-    return _draw(
-        sigma,
-        shape,
-        lambda uniform: -special.ndtri(uniform / 2),
-        lambda mp, edge: mp.erfc(edge / (mp.mpf(sigma) * mp.sqrt(2))),
-    )
-
-
-def rounded_laplace(scale: float, shape: int | tuple[int, ...]) -> Integers:
-    """Draw round(L) with L ~ Laplace(scale), exactly, from the operating system's generator."""
-    return _draw(scale, shape, lambda uniform: -np.log(uniform), lambda mp, edge: mp.exp(-edge / mp.mpf(scale)))
-
-
-def _draw(
-    scale: float, shape: int | tuple[int, ...], quantile: Callable[[Any], Any], tail: Callable[[Any, Any], Any]
-) -> Integers:
-    """Invert the tail Pr[|X| ≥ x] at a uniform number that has as many bits as it takes.
-
-    63 bits and a float decide almost always: the float is trusted only when it lies further from a rounding edge than many
-    times its error. The others get more bits and arbitrary precision: one in 30,000 at the mechanisms' usual scale of 2^20
-    steps, more at larger ones, and every draw beyond 2^36. That is slower and as exact.
-    """
-    positive(scale=scale)
-    if scale > 2 * _LARGEST:
-        raise RecipeError(f"`scale` must be at most 2^46 grid steps. Got {scale!r} instead.")
-    result = np.empty(shape, dtype=np.int64)
-    flat = result.reshape(-1)
-    for start in range(0, flat.size, _BLOCK):
-        part = flat[start : start + _BLOCK]
-        words = np.frombuffer(os.urandom(8 * part.size), dtype=np.uint64)
-        bits = words >> np.uint64(1)
-        magnitude = quantile((bits.astype(np.float64) + 0.5) * 2.0**-63) * scale
-        nearest = np.floor(magnitude + 0.5)
-        margin = 2.0**-40 * (scale + magnitude) * 8
-        unsure = (np.abs(magnitude + 0.5 - np.rint(magnitude + 0.5)) <= margin) | (bits < np.uint64(1 << 42))
-        part[:] = nearest
-        for index in np.flatnonzero(unsure):
-            part[index] = _exact_magnitude(int(bits[index]), int(nearest[index]), tail)
-        np.negative(part, out=part, where=(words & np.uint64(1)).astype(bool))
-    return result
-
-
-def _exact_magnitude(value: int, guess: int, tail: Callable[[Any, Any], Any], bits: int = 63) -> int:
-    """Find the smallest k ≥ 0 with Pr[|X| ≥ k + ½] ≤ U, drawing further bits of U until every comparison is certain."""
-    from mpmath import mp
-
-    def beyond(k: int) -> bool:
-        """Tell whether the magnitude lies beyond k: U < Pr[|X| ≥ k + ½]."""
-        nonlocal value, bits
-        while True:
-            with mp.workprec(bits + 64):
-                edge, blur = tail(mp, mp.mpf(k) + mp.mpf("0.5")), mp.mpf(2) ** -(bits + 40)
-                if mp.mpf(value + 1) / mp.mpf(2) ** bits < edge - blur:
-                    return True
-                if mp.mpf(value) / mp.mpf(2) ** bits > edge + blur:
-                    return False
-            value, bits = (value << 64) | int.from_bytes(os.urandom(8), "big"), bits + 64
-
-    low, high, stride = (guess - 1 if guess > 0 and beyond(guess - 1) else -1), guess, 1
-    while beyond(high):  # the guess was too small: stride out, twice as far each time
-        low, high, stride = high, high + stride, 2 * stride
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if beyond(middle) else (low, middle)
-    return high
+_PRODUCT_FINENESS = 22  # the same for sums of products, whose factors have half as many digits each
 
 
 # ── the shape every mechanism has ─────────────────────────────────────────────────────────────────────────────────────
@@ -125,22 +54,28 @@ class Mechanism(Protocol):
         """Clip, sum over teachers, add noise. With share < 1: one party's part, on the grid, for `combine`."""
 
 
-def _check_scale(**named: float) -> None:
-    """Refuse noise that the grid cannot carry, when the mechanism is made and before anything is charged for it."""
-    for name, value in named.items():
-        number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-        if not (number and 1 / _LARGEST <= value <= _LARGEST):
-            raise RecipeError(f"`{name}` must be a finite number > 0, from 2^-45 to 2^45. Got {value!r} instead.")
+def _total(ballots: Sealed | Iterator[Sealed], bound: Bound, teachers: int | None, step: float) -> Integers:
+    """Clip and sum ballots (teachers, queries, dimension), which may come in blocks of some teachers."""
+    whole, total, count = not isinstance(ballots, Iterator), None, 0
+    for block in ballots if isinstance(ballots, Iterator) else [ballots]:
+        opened = _open_ballots(block, bound, teachers if whole else None, step, several=teachers or 1)
+        part = _grid_sum(opened, bound, step)
+        if total is not None and total.shape != part.shape:
+            raise DataError(f"`ballots` must have one shape in all blocks. Got {part.shape} after {total.shape} instead.")
+        total, count = part if total is None else total + part, count + len(opened)
+    if total is None or (teachers is not None and count != teachers):
+        raise DataError(f"`ballots` must come from {teachers or 'at least 1'} teachers. Got {count} instead.")
+    return total
 
 
-def _open_ballots(ballots: Sealed, bound: Bound, teachers: int | None, step: float) -> Array:
+def _open_ballots(ballots: Sealed, bound: Bound, teachers: int | None, step: float, *, several: int = 1) -> Array:
     """Open ballots (teachers, queries, dimension) after their public shape has been checked."""
     shape = ballots.shape
     if len(shape) != 3 or shape[2] != bound.dimension:
         raise DataError(f"`ballots` must have the shape (teachers, queries, {bound.dimension}). Got {shape} instead.")
     if shape[0] < 1 or (teachers is not None and shape[0] != teachers):
         raise DataError(f"`ballots` must come from {teachers or 'at least 1'} teachers. Got {shape[0]} instead.")
-    if shape[0] * bound.radius(math.inf) / step > 2.0**62:
+    if max(shape[0], several) * bound.radius(math.inf) / step > 2.0**62:
         raise RecipeError(f"the noise must not be so small beside the bound that {shape[0]} ballots overflow 64 bits.")
     return _real(ballots._open(_KEY))
 
@@ -184,7 +119,8 @@ def _grid_sum(ballots: Array, bound: Bound, step: float) -> Integers:
 
 def _charged(bound: Bound, sensitivity: float) -> float:
     """Charge what floats can add: a clipped vector may exceed its norm by dimension·2^-52, less than one part in 2^24."""
-    return sensitivity if isinstance(bound, (OneHot, Binary)) else sensitivity * (1 + 2.0**-24)
+    each = bound.each if isinstance(bound, Stacked) else bound
+    return sensitivity if isinstance(each, (OneHot, Binary)) else sensitivity * (1 + 2.0**-24)
 
 
 # ── arg-max of votes ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -211,7 +147,7 @@ class GNMax:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        _check_scale(sigma=self.sigma)
+        check_scale(sigma=self.sigma)
         OneHot(self.classes)
 
     def event(self) -> Event:
@@ -243,7 +179,7 @@ class LNMax:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        _check_scale(gamma=self.gamma)
+        check_scale(gamma=self.gamma)
         OneHot(self.classes)
 
     def event(self) -> Event:
@@ -286,7 +222,7 @@ class ThresholdTest:
     teachers: int | None = None
 
     def __post_init__(self) -> None:
-        _check_scale(sigma=self.sigma, threshold=self.threshold)
+        check_scale(sigma=self.sigma, threshold=self.threshold)
         OneHot(self.classes)
 
     @property
@@ -345,19 +281,18 @@ class NoisyMean:
     unit: Unit = _RECORD
 
     def __post_init__(self) -> None:
-        _check_scale(sigma=self.sigma, teachers=self.teachers)
+        check_scale(sigma=self.sigma, teachers=self.teachers)
         self.event()
 
     def event(self) -> Event:
         """One Gaussian answer."""
         return Gaussian(_charged(self.bound, self.bound.sensitivity(self.adjacency, unit=self.unit)), float(self.sigma))
 
-    def contribute(self, ballots: Sealed, *, share: float = 1.0) -> Array:
-        """Give means (queries, dimension), or with share < 1 one party's noisy sum on the grid."""
+    def contribute(self, ballots: Sealed | Iterator[Sealed], *, share: float = 1.0) -> Array:
+        """Give means (queries, dimension), or with share < 1 one party's noisy sum on the grid. Blocks of teachers are summed."""
         step = _step(self.sigma)
         share = _share(share, self.sigma / step)
-        opened = _open_ballots(ballots, self.bound, self.teachers if share == 1 else None, step)
-        total = _grid_sum(opened, self.bound, step)
+        total = _total(ballots, self.bound, self.teachers if share == 1 else None, step)
         noisy = total + rounded_gaussian(self.sigma / step * math.sqrt(share), total.shape)
         return noisy if share < 1 else self._mean(noisy)
 
@@ -367,6 +302,85 @@ class NoisyMean:
 
     def _mean(self, noisy: Array) -> Array:
         return np.asarray(noisy * _step(self.sigma) / self.teachers)
+
+
+@final
+@dataclass(frozen=True)
+class NoisySum:
+    """Release a sum over records of a public function of each, with N(0, sigma²) on every coordinate.
+
+    What the rows of one place (a teacher, a shard) add is clipped jointly: a grouped sum as one vector of length ≤ norm, a Gram
+    matrix by Σ‖f‖² ≤ norm², outer products by Σ‖l‖·‖r‖ ≤ norm. Formal guarantee: each query is Δ/σ-Gaussian DP with Δ the
+    diameter of what one place can add, 2·norm, or √2·norm where nothing is negative, or √2·norm² for Gram matrices (the sum of
+    two Gram matrices has no negative inner product), times the places that a unit reaches.
+    """
+
+    form: Form
+    width: int
+    norm: float
+    sigma: float
+    places: int
+    groups: int = 1
+    right: int = 1
+    nonnegative: bool = False
+    unit: Unit = _RECORD
+    adjacency: Adjacency = Adjacency.REPLACE_ONE
+
+    def __post_init__(self) -> None:
+        check_scale(sigma=self.sigma, places=self.places, norm=self.norm)
+        for name in ("width", "places", "groups", "right"):
+            if not (isinstance(getattr(self, name), int) and getattr(self, name) >= 1):
+                raise RecipeError(f"`{name}` must be a whole number ≥ 1. Got {getattr(self, name)!r} instead.")
+        if self.form not in (Form.SUM, Form.GROUPED, Form.GRAM, Form.OUTER):
+            raise RecipeError(f"`form` must be 'sum', 'grouped', 'gram' or 'outer'. Got {self.form!r} instead.")
+        beside = {"groups": (Form.GROUPED, Form.GRAM), "right": (Form.OUTER,), "nonnegative": (Form.SUM, Form.GROUPED)}
+        for name, forms in beside.items():
+            if int(getattr(self, name)) > (name != "nonnegative") and self.form not in forms:
+                raise RecipeError(f"`{name}` must stay open for {self.form!s} sums. Got {getattr(self, name)!r} instead.")
+        assert self._shape
+        self.event()
+
+    @property
+    def bound(self) -> Bound:
+        """Give the set that holds all that one place can add."""
+        if self.form == Form.GRAM:  # as far apart as vectors without negative parts: tr(AB) ≥ 0 for both
+            return Orthant(self.groups * self.width**2, self.norm**2)
+        dimension = self.width * (self.right if self.form == Form.OUTER else self.groups)
+        return Orthant(dimension, self.norm) if self.nonnegative else Ball(dimension, self.norm)
+
+    @property
+    def sensitivity(self) -> float:
+        """Bound how far one unit moves the sum."""
+        return _charged(self.bound, self.bound.sensitivity(self.adjacency, unit=self.unit))
+
+    def event(self) -> Event:
+        """One Gaussian answer, however many numbers it has."""
+        return Gaussian(self.sensitivity, float(self.sigma))
+
+    @property
+    def _shape(self) -> Shape:
+        product = self.form in (Form.GRAM, Form.OUTER)
+        step = 2.0 ** (math.floor(math.log2(self.sigma)) - (_PRODUCT_FINENESS if product else _FINENESS))
+        if product:  # the root of the step is a step of both factors: a power of two as well
+            step = 4.0 ** math.floor(math.log2(step) / 2)
+        return Shape(self.form, self.width, self.norm, self.places, step, self.groups, self.right, self.nonnegative)
+
+    def contribute(self, blocks: Iterable[Block]) -> Array:
+        """Give the noisy sum: (width,), (groups, width), (groups, width, width), (width, width) or (width, right)."""
+        summed = GridSum(self._shape)
+        for block in blocks:
+            places, left = (_real(part._open(_KEY)) for part in (block.places, block.left))
+            groups, right = (None if part is None else _real(part._open(_KEY)) for part in (block.groups, block.right))
+            summed.add(places, left, groups, right)
+        total, unit = summed.total, self._shape.unit
+        flat = total.reshape(-1)
+        for start in range(0, flat.size, _BLOCK):  # in place: a Gram matrix may fill half of the memory
+            part = flat[start : start + _BLOCK]
+            part += rounded_gaussian(self.sigma / unit, part.shape)
+        noisy = total * unit
+        if self.form == Form.GRAM:  # after the noise: two independent draws for one number are averaged
+            noisy = (noisy + noisy.swapaxes(-1, -2)) / 2
+        return np.asarray(noisy)
 
 
 @final
@@ -384,7 +398,7 @@ class LaplaceMean:
     unit: Unit = _RECORD
 
     def __post_init__(self) -> None:
-        _check_scale(scale=self.scale, teachers=self.teachers)
+        check_scale(scale=self.scale, teachers=self.teachers)
         self.event()
 
     def event(self) -> Event:
@@ -420,7 +434,7 @@ class AboveThreshold:
 
     def __post_init__(self) -> None:
         self.event()
-        _check_scale(teachers=self.teachers, noise=self._scale)
+        check_scale(teachers=self.teachers, noise=self._scale)
         if not abs(self.threshold * self.teachers) / _step(self._scale) <= 2.0**62:
             raise RecipeError(f"`threshold` must be finite and fit 64 bits on the grid. Got {self.threshold!r} instead.")
 
@@ -465,7 +479,7 @@ class SmoothNumber:
     sigma: float
 
     def __post_init__(self) -> None:
-        _check_scale(beta=self.beta, sigma=self.sigma)
+        check_scale(beta=self.beta, sigma=self.sigma)
 
     def event(self) -> Event:
         """One smooth release."""

@@ -8,12 +8,18 @@ No file is opened in here: closing it would let go of SQLite's locks on it (POSI
 from __future__ import annotations
 
 import os
+import sqlite3
 import stat
+import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from tutelage.privacy.errors import LedgerError
 from tutelage.privacy.files import reading
+
+_PATIENCE = 60.0  # seconds that a ledger in use by others is waited for
+_BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL}
 
 
 @final
@@ -71,3 +77,15 @@ class Place:
             f"`{file.name}` must stay where it is while the ledger is in use. Got it deleted, moved or replaced instead; "
             "nothing was released."
         )
+
+
+def patiently(step: Callable[[], Any]) -> Any:
+    """Try again while others hold the lock. SQLite itself waits too, but not where it suspects a deadlock, and deaf to Ctrl-C."""
+    end = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return step()
+        except sqlite3.OperationalError as error:
+            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _BUSY or time.monotonic() > end:
+                raise
+        time.sleep(0.002)

@@ -8,7 +8,6 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from tutelage.beforehand import check_place
 from tutelage.codecs.votes import Votes
 from tutelage.data import overlap, presets
 from tutelage.data.dataset import Private, Public
@@ -25,6 +24,7 @@ from tutelage.recipes.sections import unknown
 from tutelage.recipes.written import written
 from tutelage.runs import RunFolder
 from tutelage.sharing import ledger_of
+from tutelage.tasks.checks import check_place
 from tutelage.transfer import Outcome, Progress, transfer
 
 DEMO = "segmentation/scenes-demo"  # what `tutelage demo` runs
@@ -110,6 +110,24 @@ def _declared(recipe: Recipe, data: str | Path | None) -> tuple[str, ...]:
     if own.has(recipe.data):
         return own.declared(recipe.data)
     return sets.declared(recipe.data, data or recipe.data.directory) if recipe.about_masks else ()
+
+
+def again(
+    recipe: Recipe, private: Private, public: Public, out: Path, *, shards: int, device: str = "auto", engine: str = "auto"
+) -> Any:
+    """Repeat the walk on these records and give its model, without scores or controls: what an audit compares.
+
+    `out` is a folder that its caller throws away, and the ledger with it.
+    """
+    folder, number = RunFolder(out).create(), 0 if recipe.about_masks else classes(recipe)
+    if recipe.alignment is not None:
+        public, _ = laid(public, recipe.alignment.model_dump(exclude_none=True), folder, device=device, progress=None)
+    teachers, student = _learners(recipe, private, public, number, folder, device=device, engine=engine, progress=None)
+    return transfer(
+        private, public, teachers=teachers, student=student, codec=_codec(recipe, public, folder, device=device),
+        budget=recipe.budget(), shards=shards, queries=recipe.aggregation.queries, aggregation=recipe.how(),
+        questions=learners.questions(recipe), out=out, controls=False, seed=recipe.seed, truth=False,
+    ).model  # fmt: skip
 
 
 def _check_begun(recipe: Recipe, folder: RunFolder) -> None:

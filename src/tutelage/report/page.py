@@ -17,9 +17,11 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.events import Event
 from tutelage.privacy.files import read_json, write_whole
 from tutelage.privacy.ledger import Entry, charges, read_lines
-from tutelage.report import measures, stages, words
+from tutelage.report import measures, words
 from tutelage.rounding import percent, rounded_up
-from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STAGES, STRONG, RunFolder
+from tutelage.runs import RunFolder
+from tutelage.tasks.scores import Score
+from tutelage.tasks.table import read_controls, reading, sealed_scores
 
 
 def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None, out: Path | None = None) -> RunFolder:
@@ -50,7 +52,7 @@ def report(run: str | os.PathLike[str] | RunFolder, *, name: str | None = None, 
 def pages(folder: RunFolder, *, name: str | None = None) -> None:
     """Write report.html from the release alone, and private/report.html with the figures that stay inside."""
     write_whole(folder.report, _public(folder, name))
-    inside = folder.read_controls()
+    inside = read_controls(folder)
     if inside:
         guarantee, shown = _read(folder)
         figures = {**_figures(folder, guarantee), "strip": _strip(folder, inside=True)}
@@ -102,9 +104,7 @@ def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
     return {
         "measures": measures.rows(measures.read(folder.release)),
         "answered": guarantee["labels"]["released"],
-        "reinforced": guarantee["labels"]["reinforced"],
         "charges": sum(1 for _ in charges(rows)),
-        "corrected": folder.weights.exists(),
         "gallery_svg": "" if gallery is None else plots.svg(gallery),
         "attack_svg": "" if infinite else plots.svg(plots.attack_curve(lambda fpr: attack_bound(guarantee, fpr))),
         "spending_svg": "" if infinite else plots.svg(plots.spending(_spent(rows), guarantee["budget_epsilon"])),
@@ -117,8 +117,8 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
 
     from tutelage.report import plots
 
-    masks = stages.is_masks(scores)
-    way, controls = stages.rows(scores) if masks else ([], [])
+    task = reading(g["task"])
+    section, student = task.section(g, scores), scores.get(Score.STUDENT)
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters["coded"] = words.coded
     template = environment.from_string(resources.files("tutelage.report").joinpath("page.html.j2").read_text(encoding="utf-8"))
@@ -134,21 +134,17 @@ def _page(name: str, g: dict[str, Any], figures: dict[str, Any], scores: dict[st
         tpr=percent(g["implied_tpr_at_fpr_0.001"]),
         charged=rounded_up(g["data_independent_epsilon"], 4),
         sanitised="not released" if g["sanitised_epsilon"] is None else _figure(g["sanitised_epsilon"], 4),
-        student=scores.get("private student"),
-        masks=masks,
-        way=way,
-        controls=controls,
-        scored_note=stages.scored_note(scores, votes=any(event["kind"] == "NoisyMax" for event in g["events"])),
-        empty_note=stages.empty_note(scores),
-        told_masks=stages.PUBLIC in scores,
+        student="" if student is None else _spaced(task.figure(student)),
+        measure=task.measure,
+        section=section,
         statement_note=words.statement(g),
         events_notes=words.events(g),
         counts_note=words.counts(g, figures["charges"]),
         behind_note=words.behind(g, inside=inside),
-        verdict=stages.verdict(scores) if masks else verdict(scores),
+        verdict=task.verdict(scores),
         controls_note=_controls_note(scores, inside=inside),
-        accuracies=[] if masks else [(what, f"{100 * score:.2f} %") for what, score in scores.items()],
-        scores_svg=plots.svg(plots.scores_chart(scores)) if scores and not masks else "",
+        accuracies=[] if section.stages else [(what, f"{100 * score:.2f} %") for what, score in scores.items()],
+        scores_svg=plots.svg(plots.scores_chart(scores)) if scores and not section.stages else "",
         data=g.get("data"),  # older runs do not say
         events=[_described(event) for event in g["events"]],
     )
@@ -169,18 +165,12 @@ def _spent(rows: list[Entry]) -> list[float]:
     return [value for value in line if math.isfinite(value)]
 
 
-def verdict(scores: dict[str, float]) -> str:
-    """Say so when a control that costs no privacy does as well."""
-    student = scores.get("private student")
-    public = scores.get("control: public only, no answers (ε = 0)")
-    if student is None or public is None or student > public:
-        return ""
-    return "The private student does not beat the public-only control: these answers bought nothing."
+def _spaced(figure: str) -> str:
+    return figure.replace("%", " %")
 
 
 def _controls_note(scores: dict[str, float], *, inside: bool) -> str:
-    known = dict.fromkeys((*CONTROLS, *CORRECTED, *INHERITED, *STRONG, *STAGES))
-    read = [name.removeprefix("control: ").removeprefix("stage: ") for name in known if name in scores]
+    read = [score.plain for score in Score if score in sealed_scores() and score in scores]
     if not read:
         return "Controls that read private data are under private/, not here."
     why = "this page stays inside" if inside else "this data set is public"

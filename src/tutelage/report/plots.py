@@ -16,6 +16,7 @@ from matplotlib.ticker import MaxNLocator
 
 from tutelage.planning import MeanPlan, by_adjacency
 from tutelage.privacy import accounting
+from tutelage.tasks.scores import Score
 
 Array = npt.NDArray[Any]
 
@@ -65,7 +66,7 @@ def scores_chart(scores: dict[str, float]) -> Figure:
     figure, axes = _axes(height=0.45 * len(scores) + 0.8)
     names = list(scores)[::-1]
     values = [scores[name] for name in names]
-    axes.barh(names, values, color=[BLUE if name == "private student" else GREY for name in names], height=0.65)
+    axes.barh(names, values, color=[BLUE if name == Score.STUDENT else GREY for name in names], height=0.65)
     for row, value in enumerate(values):
         axes.text(value + 0.01, row, f"{value:.1%}", va="center", color=INK, fontsize=9)
     axes.set(xlim=(0, 1.12), xlabel="accuracy")

@@ -22,8 +22,8 @@ from tutelage.recipes.run import is_benchmark, run
 from tutelage.report.page import report
 from tutelage.reproduction.rows import ROWS, Row
 from tutelage.rounding import rounded_up
-from tutelage.runs import CONTROLS, CORRECTED, INHERITED, STRONG, RunFolder
-from tutelage.tasks.corrections import TRUE_POOL
+from tutelage.runs import RunFolder
+from tutelage.tasks.scores import Score
 
 Progress = Callable[[str, int, int], None]
 CAPTION = (
@@ -191,14 +191,14 @@ def read(folder: RunFolder, recipe: Recipe) -> Figures:
     raw = folder.private / "data_dependent_epsilon.npy"
     return Figures(
         seed=recipe.seed,
-        student=scores["private student"],
-        true_labels=scores.get("control: same questions, true labels", scores.get(TRUE_POOL)),
-        non_private=scores.get(INHERITED[0], scores.get(CONTROLS[0])),
-        boosted=scores.get(STRONG[0]),
-        plurality=scores.get(CONTROLS[1]),
-        no_noise=scores.get(CORRECTED[1]),
-        public_only=scores.get("control: public only, no answers (ε = 0)"),
-        released_labels=scores.get("released labels"),
+        student=scores[Score.STUDENT],
+        true_labels=scores.get(Score.TRUE_LABELS, scores.get(Score.TRUE_POOL)),
+        non_private=scores.get(Score.ALL_LABELS_NETWORK, scores.get(Score.ALL_LABELS)),
+        boosted=scores.get(Score.BOOSTED),
+        plurality=scores.get(Score.PLURALITY),
+        no_noise=scores.get(Score.EXACT_CORRECTIONS),
+        public_only=scores.get(Score.PUBLIC_ONLY),
+        released_labels=scores.get(Score.RELEASED_LABELS),
         epsilon=float(told["epsilon"]),
         charged=float(told["data_independent_epsilon"]),
         sanitised=None if told["sanitised_epsilon"] is None else float(told["sanitised_epsilon"]),

@@ -30,36 +30,37 @@ from tutelage.reproduction.findings import Finding, Table
 from tutelage.reproduction.pools import Bench
 from tutelage.reproduction.studies import Column, Study
 from tutelage.rounding import rounded_up
-from tutelage.runs import CONTROLS, STAGES, RunFolder
+from tutelage.runs import RunFolder
 from tutelage.students.latent import Latent, LatentStudent
 from tutelage.students.masks import MaskStudent
 from tutelage.students.regions import RegionStudent
-from tutelage.tasks.masks import PUBLIC_MASKS
+from tutelage.tasks.scores import Score
+from tutelage.tasks.table import read_controls, sealed_scores
 from tutelage.teachers.regions import RegionTeachers
 from tutelage.teachers.segmenter import Segmenter
 from tutelage.transfer import transfer
 
 ROWS = (
-    ("teacher", STAGES[1]),
-    ("encoded teacher", STAGES[2]),
-    ("ensemble", STAGES[3]),
-    ("ensemble + noise", "released masks"),
-    ("student", "private student"),
-    ("non-private", STAGES[0]),
-    ("public only: an empty mask", "control: public only, no answers (ε = 0)"),
-    ("public masks alone, where a codec saw them", PUBLIC_MASKS),
-    ("mean shape, as the student's label", "control: mean shape, as the student's label"),
-    ("mean shape itself", "control: mean shape, constant"),
+    ("teacher", Score.TEACHER),
+    ("encoded teacher", Score.ENCODED_TEACHER),
+    ("ensemble", Score.ENSEMBLE),
+    ("ensemble + noise", Score.RELEASED_MASKS),
+    ("student", Score.STUDENT),
+    ("non-private", Score.ALL_MASKS),
+    ("public only: an empty mask", Score.PUBLIC_ONLY),
+    ("public masks alone, where a codec saw them", Score.PUBLIC_MASKS),
+    ("mean shape, as the student's label", Score.MEAN_SHAPE_LABEL),
+    ("mean shape itself", Score.MEAN_SHAPE),
 )
 STUDENT = "student"
 BESIDE = (
-    (STUDENT, "private student"),
-    ("public masks alone", PUBLIC_MASKS),
-    ("the student of the mean shape", "control: mean shape, as the student's label"),
-    ("an empty mask", "control: public only, no answers (ε = 0)"),
+    (STUDENT, Score.STUDENT),
+    ("public masks alone", Score.PUBLIC_MASKS),
+    ("the student of the mean shape", Score.MEAN_SHAPE_LABEL),
+    ("an empty mask", Score.PUBLIC_ONLY),
     *((name, name) for name in BASELINES),
 )
-BEHIND = (*CONTROLS, *STAGES)  # without noise: shown only where the images are public
+BEHIND = tuple(sealed_scores())  # without noise: shown only where the images are public
 UNTOLD, APART, UNASKED = "under private/", "—", "not run"
 DRAWN = "Stages before the noise are not private: they are shown because every image here is drawn."
 SAID = (
@@ -329,7 +330,7 @@ def _read(folder: RunFolder, column: Column, *, shown: bool) -> dict[str, Any]:
     told = json.loads(folder.guarantee.read_text(encoding="utf-8"))
     scores = json.loads(folder.scores.read_text(encoding="utf-8"))
     event = told["events"][0]
-    found = {**folder.read_controls(), **scores} if shown else {key: scores[key] for key in scores if key not in BEHIND}
+    found = {**read_controls(folder), **scores} if shown else {key: scores[key] for key in scores if key not in BEHIND}
     return {
         **found,
         "epsilon": float(told["epsilon"]),

@@ -32,6 +32,26 @@ class Heir:
         check_sure(sure)
         self.linear, self.student, self.sure = linear, student, sure
 
+    def query(self) -> Any:
+        """Ask what the linear model asks."""
+        return self.linear.query()
+
+    def update(self, answer: Array) -> None:
+        """Move the linear model."""
+        self.linear.update(answer)
+
+    def state_dict(self) -> dict[str, Array]:
+        """Give the linear model's state."""
+        return self.linear.state_dict()
+
+    def load_state_dict(self, state: dict[str, Array]) -> None:
+        """Go on from a state of the linear model."""
+        self.linear.load_state_dict(state)
+
+    def result(self) -> LinearModel:
+        """Give the linear model: without a public pool there is nothing to teach another student."""
+        return self.linear.result()
+
     def check(self, public: Public) -> None:
         """Refuse a pool that the heir could not learn from: the weights are still to be paid for."""
         learner = self.student()

@@ -14,6 +14,7 @@ from tutelage.data.dataset import Public
 from tutelage.features.correction import Descent, correction, shares
 from tutelage.features.sight import Sight, blocks
 from tutelage.privacy.errors import DataError
+from tutelage.privacy.queries import Query
 
 Array = npt.NDArray[Any]
 KIND = "tutelage.linear/1"
@@ -57,10 +58,35 @@ class LinearModel:
 
 @final
 class LinearStudent:
-    """Take the weights that the corrections led to; or, as a control, follow corrections of given labels without noise."""
+    """Ask what a guess is missing, follow the answer, and ask again: an IterativeStudent of one layer over public features.
+
+    It needs no public pool; where there is one, it says which inputs the model takes. As a control it follows corrections of
+    given labels without noise.
+    """
 
     def __init__(self, sight: Sight, *, classes: int, rounds: int = 25, rate: float = 4.0) -> None:
         self.sight, self.classes, self.rounds, self.rate = sight, classes, rounds, rate * sight.width
+        self._descent = Descent(sight.width, classes, rounds)
+
+    def query(self) -> Query | None:
+        """Ask which way the guess should move; None after the last round."""
+        return Query.state(weights=self._descent.guess) if self._descent.done < self.rounds else None
+
+    def update(self, answer: Array) -> None:
+        """Follow a released step (width, classes)."""
+        self._descent.follow(answer)
+
+    def state_dict(self) -> dict[str, Array]:
+        """Give the weights, and what the next guess depends on."""
+        return {"weights": self._descent.weights, **self._descent.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Array]) -> None:
+        """Go on from a state."""
+        self._descent.load_state_dict(state)
+
+    def result(self) -> LinearModel:
+        """Give the model of the mean of the later guesses."""
+        return LinearModel(self.sight, self._descent.weights)
 
     def fit(self, public: Public, answers: Array) -> LinearModel:
         """Learn from weights (width, classes), or from labels (records,)."""

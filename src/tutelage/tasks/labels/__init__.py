@@ -1,0 +1,1 @@
+"""Labels of public records: votes and their winner, or every class's noisy share."""

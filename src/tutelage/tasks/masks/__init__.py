@@ -1,0 +1,1 @@
+"""Masks of public images: released as codes or votes, decoded, and scored by Dice."""
