@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 export OMP_NUM_THREADS = 1
 export OPENBLAS_NUM_THREADS = 1
 
-.PHONY: setup demo test test-slow lint clean
+.PHONY: setup demo demo-federation test test-slow lint clean
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
@@ -19,6 +19,12 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/tutelage demo --out runs/demo
 
+# Two hospitals and a coordinator as separate processes on this machine, over TLS, with generated data: about a minute.
+demo-federation: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[federated]"
+	$(BIN)/tutelage federation up runs/federation --hospitals 2
+	$(BIN)/tutelage verify runs/federation/study runs/federation/hospital-1 runs/federation/hospital-2
+
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks examples
 	$(BIN)/ruff format --check src tests benchmarks examples
@@ -29,7 +35,7 @@ test: $(READY) lint
 	$(BIN)/python -m pytest -n 2 -m "not slow" --cov=src/tutelage/privacy --cov-branch --cov-report=term-missing:skip-covered --cov-fail-under=98
 
 test-slow: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[cluster]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[cluster,federated]"
 	$(BIN)/python -m pytest -m slow
 
 clean:

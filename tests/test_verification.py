@@ -139,7 +139,8 @@ def test_a_reservation_is_priced_as_its_pair_and_its_pair_is_checked() -> None:
     assert recomputed([(honest, 1)]).price(1e-5) == pytest.approx(ours, rel=1e-3)
     with pytest.raises(LedgerError, match="the rounds reserved must cost at most"):
         recomputed([(forged, 1)]).price(1e-5)
-    beside = [(Reserved(FIXED, 100, ours, 5e-6), 1), (Gaussian(1.0, 4.0), 1)]
+    at_half = accounting.cost([(FIXED, 100)], 5e-6).epsilon  # a smaller δ has a larger ε
+    beside = [(Reserved(FIXED, 100, at_half, 5e-6), 1), (Gaussian(1.0, 4.0), 1)]
     assert recomputed(beside).price(1e-5) <= accounting.cost(beside, 1e-5).epsilon * (1 + 1e-3)
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tutelage.codecs.votes import Votes
 from tutelage.data.dataset import Private, Public
+from tutelage.data.schema import TableSchema
 from tutelage.planning import Aggregation, MeanPlan, Sanitise, Selection
 from tutelage.privacy.bounds import Ball, Binary, Cube, OneHot, Orthant, Simplex
 from tutelage.privacy.curator import Curator
@@ -32,6 +33,7 @@ from tutelage.report.page import report
 from tutelage.transfer import Outcome, learn, transfer
 
 if TYPE_CHECKING:
+    from tutelage.audits.audit import audit
     from tutelage.recipes.recipe import Recipe
     from tutelage.students.questions import Prototypes, Uncertain
     from tutelage.students.spreading import SpreadingStudent
@@ -54,6 +56,8 @@ _LATER = {
     "SpreadingStudent": "tutelage.students.spreading",
     "SupervisedStudent": "tutelage.students.supervised",
     "Uncertain": "tutelage.students.questions",
+    "audit": "tutelage.audits.audit",
+    "load": "tutelage.deployment.serving",
     "verify": "tutelage.verification",
 }
 
@@ -98,6 +102,7 @@ __all__ = [
     "SmoothNumber",
     "SpreadingStudent",
     "SupervisedStudent",
+    "TableSchema",
     "ThresholdTest",
     "Uncertain",
     "Unit",
@@ -105,10 +110,12 @@ __all__ = [
     "Unsealed",
     "Votes",
     "__version__",
+    "audit",
     "classify",
     "distill",
     "generate",
     "learn",
+    "load",
     "report",
     "transfer",
     "verify",

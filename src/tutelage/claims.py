@@ -307,7 +307,7 @@ def _answers(row: Entry) -> int:
     event, count = row.body["event"], int(row.body["count"])
     if event.get("kind") == "Reserved":
         return count * int(event["rounds"])
-    return count if event.get("kind") in ("NoisyMax", "Gaussian", "Laplace") else 0
+    return count if event.get("kind") in ("NoisyMax", "Gaussian", "SummedGaussian", "Laplace") else 0
 
 
 def check_data(data: Any, release: Path, files: frozenset[str]) -> None:
@@ -369,10 +369,12 @@ def unbound(claim: dict[str, Any], files: frozenset[str]) -> tuple[str, ...]:
         "that everything went through the curator, and that no second ledger exists for the same data",
         "that shards were divided as `shards` says, and that ids stand for different units",
         f"the answers' own values ({reading(claim['task']).answers}): the book holds their number and a hash for its owner",
-        "what the student learned, scores, pictures and pages",
+        "what the student learned, scores, measures, pictures and pages",
         "`tuned_on`, `versions`, `accountant`, and what `data` and `plan` describe",
         "figures above what the book costs (a more modest claim is the owner's to make)",
     ]
+    if "inputs.json" in files:
+        listed.append("that what inputs.json declares was fixed beforehand, and not read off private records")
     if claim["roster"] is not None:
         listed.append("that the roster was fixed beforehand and is public")
     if claim["sanitised_epsilon"] is not None:

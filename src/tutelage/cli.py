@@ -20,7 +20,10 @@ from tutelage.console import emit as _emit
 from tutelage.console import say as _say
 from tutelage.console import table as _table
 from tutelage.console import warn as _warn
+from tutelage.deployment import commands as deployment
 from tutelage.distilling import distill
+from tutelage.drafting import commands as drafting
+from tutelage.federation import commands as federated
 from tutelage.privacy.errors import Error, RecipeError
 from tutelage.privacy.units import Adjacency, Unit
 
@@ -36,6 +39,9 @@ reproduce_app = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Recompute the field's published tables: published, honest, ours."
 )
 app.add_typer(reproduce_app, name="reproduce")
+app.add_typer(federated.federation_app, name="federation")
+app.command()(federated.hospital)
+app.command()(federated.coordinate)
 app.command()(distill)
 
 Data = Annotated[Path | None, typer.Option("--data", help="Folder with the data set's files (or where to download them).")]
@@ -48,12 +54,31 @@ BOUNDS = ("ball", "orthant", "cube", "simplex", "onehot", "binary")
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs instead of tables.")]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        _say(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version, and nothing else.")
+    ] = False,
+) -> None:
+    """Train models that may be published from data that may not."""
+
+
 def main() -> None:
     """Run the command line; every failure becomes one message: exit code 2 for what the caller can correct, 1 for the rest."""
     try:
         app()
+        sys.stdout.flush()
     except Error as error:
         _fail(type(error).__name__, str(error), code=2)
+    except BrokenPipeError:  # whoever read our output has enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(141) from None
     except OSError as error:
         name = error.filename or "a file"
         _fail("OSError", f"files must be readable and writable. Got «{error.strerror}» for {name} instead.", code=2)
@@ -200,8 +225,18 @@ def run(
         return
     outcomes.show([(outcome.folder.root.name, outcome)])
     _warn(said)
+    _next(read, outcome)
     _say(f"\nOpen {outcome.folder.report}; what may leave is in release/, nothing else.{_READ}")
     _say(f"{outcome.folder.inside_data} says what was read of the private data, and what was left out.")
+
+
+def _next(recipe: Any, outcome: Any) -> None:
+    """Say what to try where a student does not beat what costs no privacy."""
+    from tutelage.drafting.advice import bought_nothing
+    from tutelage.tasks.table import reading
+
+    if reading(outcome.guarantee["task"]).verdict(outcomes.published(outcome)):
+        _say("\n".join(bought_nothing(recipe)))
 
 
 @app.command()
@@ -337,7 +372,13 @@ def verify(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Check a release: its files, its ledger, and ε again by another accountant (dp-accounting). Several also together."""
+    """Check a release: its files, its ledger, and ε again by another accountant (dp-accounting). Several also together.
+
+    Hospitals' folders may stand beside the release of a study: their ledgers are checked, and held to it.
+    """
+    if any((folder / "private" / "institution.sqlite").is_file() for folder in folders):
+        federated.verify_hospitals(folders, as_json=as_json)
+        return
     from tutelage.verification import verify as check
     from tutelage.verification import verify_together
 
@@ -346,6 +387,34 @@ def verify(
         _emit(outcomes.verified(verdicts, together))
         return
     outcomes.show_verdicts([str(folder) for folder in folders], verdicts, together)
+
+
+@app.command()
+def audit(
+    run: Annotated[Path | None, typer.Argument(metavar="RUN", help="A finished run; its recipe is repeated.")] = None,
+    data: Data = None,
+    shadows: Annotated[int, typer.Option(help="Shadow runs, an even number; 0 plays against the mechanism alone.")] = 16,
+    canaries: Annotated[int, typer.Option(help="Records that are made to be remembered.", min=1)] = 20,
+    kind: Annotated[str, typer.Option(help="mislabelled, out-of-distribution, blank or duplicated; shifted for masks.")] = "",
+    model: Annotated[Path | None, typer.Option(help="A model in place of a run: .skops, .safetensors, .npz or .onnx.")] = None,
+    members: Annotated[Path | None, typer.Option(help="What it learned from: .npz with inputs and targets.")] = None,
+    non_members: Annotated[Path | None, typer.Option(help="What it never saw: .npz with inputs and targets.")] = None,
+    epsilon: Annotated[float | None, typer.Option(help="ε that is claimed of the model.")] = None,
+    delta: Annotated[float | None, typer.Option(help="δ that is claimed of the model.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write OUT/private/audit (default: RUN/private/audit).")] = None,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with 3 where a claim is refuted, on private data, too.")
+    ] = False,
+    device: Device = "auto",
+    engine: Engine = "auto",
+    as_json: AsJson = False,
+) -> None:
+    """Attack a run or a model, and print a lower bound on ε beside what is claimed. Exit code 3: refuted, on public data."""
+    from tutelage.audits import command
+
+    given = {"run": run, "data": data, "shadows": shadows, "canaries": canaries, "kind": kind, "model": model, "members": members}
+    given |= {"non_members": non_members, "epsilon": epsilon, "delta": delta, "out": out, "device": device, "engine": engine}
+    raise typer.Exit(command.carried_out(given, asked=exit_code, as_json=as_json))
 
 
 @app.command()
@@ -483,6 +552,12 @@ def reproduce_segmentation(
             tuple(only or ()), out, small=small, data=data, public_data=public_data, seeds=seeds, device=device, tell=tell
         )
     raise typer.Exit(told(findings, out, as_json=as_json))
+
+
+# ── own data, own deployment ──────────────────────────────────────────────────────────────────────────────────────────
+
+for _command in (drafting.init, drafting.data, deployment.export, deployment.predict, deployment.compare):
+    app.command()(_command)
 
 
 @app.command()

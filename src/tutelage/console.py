@@ -30,6 +30,17 @@ class Commands(TyperGroup):
         self.suggest_commands = not hasattr(click.exceptions, "NoSuchCommand")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; Ctrl-C ends it with one line."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            say(
+                "\nStopped. A run goes on with the same command and --resume: what was answered is kept, and not paid for again.",
+                stderr=True,
+            )
+            raise SystemExit(130) from None
+
 
 def console(*, stderr: bool = False) -> Console:
     """Open the terminal, or a pipe as wide as one."""

@@ -22,12 +22,20 @@ TIME = 315_532_800
 _BLOCK = 1 << 20
 #: Every name that a file of a release may have, beside those of its task. Nobody would look at others before they leave.
 _NAMES = re.compile(
-    r"(guarantee|manifest|scores)\.json|book\.jsonl|recipe\.toml|report\.html|samples\.npz"
+    r"(guarantee|inputs|manifest|metrics|scores)\.json|book\.jsonl|recipe\.toml|report\.html|samples\.npz"
     r"|student(\.[a-z0-9]+)?|(codec|decoder)\.safetensors|features-[0-9a-f]{12}\.safetensors"
     r"|(sight|alignment)-[0-9a-f]{12}\.npz|rounds/[1-9][0-9]*\.npz"
 )
 #: Files that are read as a whole, and how many bytes of them at most.
-_LIMITS = {"guarantee.json": 1 << 20, "scores.json": 1 << 20, "recipe.toml": 1 << 20, NAME: 1 << 26, "book.jsonl": 1 << 28}
+_LIMITS = {
+    "guarantee.json": 1 << 20,
+    "scores.json": 1 << 20,
+    "recipe.toml": 1 << 20,
+    "inputs.json": 1 << 24,
+    "metrics.json": 1 << 24,
+    NAME: 1 << 26,
+    "book.jsonl": 1 << 28,
+}
 
 
 def write(release: Path) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from tutelage import planning
 from tutelage.console import console, emit, promised, say, table, warn
+from tutelage.drafting.advice import advice
 from tutelage.guarantee import attack_bound
 from tutelage.privacy import accounting
 from tutelage.privacy.bounds import Ball, Binary, Bound, Cube, OneHot, Orthant, Simplex
@@ -33,6 +34,7 @@ def price_recipe(path: Path, epsilon: float | None, records: int | None, *, as_j
     price = accounting.cost(events, budget.delta)
     quoted = max(budget.epsilon, price.epsilon) if how.adaptive else price.epsilon
     said = planning.warnings(quoted, budget.delta, records) + ([] if short is None else [short])
+    meant = advice(recipe, bound, known=known)
     risk = _risk(events, price, quoted, how.adaptive)
     if as_json:
         emit(
@@ -53,6 +55,7 @@ def price_recipe(path: Path, epsilon: float | None, records: int | None, *, as_j
                 "ballot": _ballot(bound, known),
                 "norm_known": known,
                 **({"learner": recipe.student.learner} if recipe.about_masks else {}),
+                "advice": meant,
                 "warnings": said,
             }
         )
@@ -72,6 +75,8 @@ def price_recipe(path: Path, epsilon: float | None, records: int | None, *, as_j
     say(f"to quote: ε = {promised(quoted)} ({why}); budget ε = {promised(budget.epsilon)}", style="bold")
     like = "" if risk["mu_is_exact"] else "~"
     say(f"μ = {like}{promised(risk['mu'])}; best attack at 0.1 % FPR: {percent(risk['implied_tpr_at_fpr_0.001'])}")
+    for line in meant:
+        say(f"what it means: {line}")
     warn(said)
 
 

@@ -25,7 +25,8 @@ from tutelage.tasks.table import released_files
 
 #: What a run writes anew whenever it goes on. What it learned of public data stays, and so do its rounds of questions.
 _WRITTEN = (
-    "guarantee.json", "manifest.json", "recipe.toml", "scores.json", "samples.npz", "report.html", "student", "student.*",
+    "guarantee.json", "manifest.json", "recipe.toml", "inputs.json", "metrics.json", "scores.json", "samples.npz", "report.html",
+    "student", "student.*",
 )  # fmt: skip
 
 
@@ -78,6 +79,16 @@ class RunFolder:
     def recipe(self) -> Path:
         """Give the place of the recipe."""
         return self.release / "recipe.toml"
+
+    @property
+    def inputs(self) -> Path:
+        """Give the place of what a raw record looks like, as it was declared."""
+        return self.release / "inputs.json"
+
+    @property
+    def metrics(self) -> Path:
+        """Give the place of further measures of the student."""
+        return self.release / "metrics.json"
 
     @property
     def scores(self) -> Path:

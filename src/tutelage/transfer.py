@@ -14,7 +14,8 @@ from typing import Any, Protocol, final
 import numpy as np
 import numpy.typing as npt
 
-from tutelage import publication
+from tutelage import metrics, publication
+from tutelage.data import schema
 from tutelage.data.dataset import Private, Public
 from tutelage.planning import Aggregation
 from tutelage.privacy.bounds import OneHot
@@ -115,7 +116,8 @@ def transfer(
     kind = table.opened(task or table.named(learner, codec, plan.target), plan)
     steps = _steps(how, budget, queries, shards, codec)  # a bad plan fails before anything is written
     private, folder = kind.cleaned(private), RunFolder(out)
-    learning = Learning(student, learner, folder, say)
+    declared_inputs = getattr(public, "schema", None) or private.schema
+    learning = Learning(student, learner, folder, say, declared_inputs)
     judged, parts = _checked(kind, private, test, teachers, learning), private.split(shards, seed=seed)
     with folder.create(resume=resume).locked(), ledger_of(folder, budget, ledger) as book:
         run = publication.named(folder, purpose)
@@ -162,7 +164,7 @@ def learn(
     plan = Plan(public, queries, oracle.codec, how, questions, say=say)
     kind = table.opened(task or table.named(learner, oracle.codec, None), plan)
     with _opened(out, resume) as folder:
-        learning = Learning(student, learner, folder, say)
+        learning = Learning(student, learner, folder, say, getattr(public, "schema", None))
         judged = _checked(kind, None, test, None, learning)
         ledger, document = getattr(oracle, "ledger", None), dict[str, Any]()
         if out is None or ledger is None:
@@ -229,8 +231,21 @@ def _learn(oracle: Oracle, task: Task, learning: Learning, test: Public | None) 
     # Before any control learns: one that shares a part with the student could still change it.
     model.save(folder.release / "student")
     task.publish(folder, model, answers)
+    if learning.schema is not None and task.plan.public is not None:
+        folder.inputs.write_text(schema.text(learning.schema, task.plan.public.takes()), encoding="utf-8")
     scores = {} if test is None else task.scores(model, answers, test, learning)
+    if test is not None:
+        _measure(folder, model, test, learning.schema)
     return _Learned(model, answers, task.counts(answers), sanitised, {str(name): score for name, score in scores.items()})
+
+
+def _measure(folder: RunFolder, model: Model, test: Public, declared: Any) -> None:
+    """Write further measures on public test data. A student of one's own that has none of them ends no run."""
+    try:
+        found = metrics.measured(model, test, declared.classes if declared is not None else ())
+    except Exception as error:  # of somebody's student; no private record is near it
+        found = {"failed": type(error).__name__}
+    folder.metrics.write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 def _judge(learning: Learning, controls: Callable[[Learning], None]) -> None:

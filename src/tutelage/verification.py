@@ -32,6 +32,7 @@ from tutelage.privacy.events import (
     Sampled,
     SmoothRelease,
     SparseVector,
+    SummedGaussian,
     Threshold,
     to_record,
 )
@@ -323,7 +324,7 @@ def _quiet(price: Price) -> Price:
 def _noise_multiplier(event: Event) -> float | None:
     """σ over the distance one unit moves the noisy quantity, for events that are one Gaussian answer."""
     match event:
-        case Gaussian():
+        case Gaussian() | SummedGaussian():
             return event.sigma / event.sensitivity
         case NoisyMax(noise="gaussian"):
             return event.scale / (event.votes * 2**0.5)

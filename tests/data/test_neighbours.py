@@ -16,11 +16,13 @@ import pytest
 from tutelage.data.dataset import Private
 from tutelage.data.folders import private_from_folder
 from tutelage.data.presets import load
+from tutelage.data.schema import Category, Number, TableSchema
 from tutelage.privacy.units import Roster
 
 SHARDS = 20
 PEOPLE = tuple(f"p{number:02d}" for number in range(60))
 ONE, OTHER = "p07", "zz"  # who changes, and whose name sorts elsewhere
+SCHEMA = TableSchema((Number("value", 0, 300), Category("colour", ("red", "blue"))), "label", ("no", "yes"), "patient")
 Rule = Callable[[Private], Sequence[np.ndarray]]
 
 
@@ -156,6 +158,86 @@ def stays(data: list[Row], folder: Path, write: Callable[..., str]) -> Private:
     return load("diabetes", folder, download=False, verify=False).private
 
 
+def tables(data: list[Row], folder: Path, write: object) -> Private:
+    """A clinic's CSV; the one who changes also has odd cells, a broken line and a label of no class."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = ["patient,value,colour,label"]
+    for row in data:
+        colour = ("red", "blue")[row.label] if row.unit != ONE else ("purple", '"an open quote', "")[row.which % 3]
+        lines.append(f"{row.unit},{row.value},{colour},{('no', 'yes')[row.label]}")
+        if row.unit == ONE and row.value % 2:
+            lines.append(f"{row.unit},not a number,red,perhaps,too,many,cells")
+    (folder / "clinic.csv").write_text("\n".join(lines), encoding="utf-8")
+    return Private.from_csv(folder / "clinic.csv", SCHEMA, unit="patient").labelled(2)
+
+
+def columns(data: list[Row], folder: Path, write: object) -> Private:
+    """The same as Parquet, where one odd cell makes a column one of words, or numbers of floats."""
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    folder.mkdir(parents=True, exist_ok=True)
+    odd = any(row.unit == ONE and row.value > 199 for row in data)
+    values = [str(row.value) if odd else row.value for row in data]
+    labels = [float(row.label) if len(data) % 2 else row.label for row in data]
+    table = {
+        "patient": [row.unit for row in data],
+        "value": values,
+        "colour": [str(row.value % 2) for row in data],
+        "label": labels,
+    }
+    parquet.write_table(arrow.table(table), folder / "clinic.parquet")
+    numbered = replace(SCHEMA, names=("0", "1"), columns=(SCHEMA.columns[0], Category("colour", ("0", "1"))))
+    return Private.from_parquet(folder / "clinic.parquet", numbered, unit="patient").labelled(2)
+
+
+def archives(data: list[Row], folder: Path, write: object) -> Private:
+    folder.mkdir(parents=True, exist_ok=True)
+    images = np.array([[[row.value]] for row in data], np.uint8)
+    words = np.array([("no", "yes")[row.label] for row in data])
+    np.savez(folder / "clinic.npz", inputs=images, targets=words, units=np.array([row.unit for row in data]))
+    return Private.from_npz(folder / "clinic.npz", classes=("no", "yes"), unit="patient")
+
+
+def listed_pictures(data: list[Row], folder: Path, write: object) -> Private:
+    """Image folders with a list of patients; a line of the one who changes is odd, and one image of theirs is damaged."""
+    by_patient(data, folder, write)
+    names = sorted((path for path in folder.rglob("*.png")), key=str)
+    lines = [f"{path.stem},{path.stem.partition('_')[0]}" for path in names]
+    lines.append(f"gone,{ONE},more" if any(row.unit == ONE for row in data) else "")
+    (folder / "patients.csv").write_text("\n".join(lines))
+    for path in names:
+        if path.stem == f"{ONE}_0" and len(data) % 2:
+            path.write_bytes(b"damaged")
+    return private_from_folder(folder, unit="patient", channels=1, classes=("benign", "malignant"), size=(3, 3))
+
+
+def masked_pictures(data: list[Row], folder: Path, write: object) -> Private:
+    """Pictures with masks and a list of patients; the third picture of the one who changes is damaged."""
+    pytest.importorskip("PIL.Image")
+    from tests.data.made import pair
+
+    for row in data:
+        name = f"{row.unit}-{row.which}"
+        pair(folder, name, row.value, shape=(6, 6), level=1 + row.label)
+        if row.unit == ONE and row.which == 2 and row.value > 200:
+            (folder / "masks" / f"{name}.png").write_bytes(b"damaged")
+    (folder / "patients.csv").write_text("\n".join(f"{row.unit}-{row.which},{row.unit}" for row in data))
+    return Private.from_pairs(folder, size=(6, 6), labels=(1,))
+
+
+def dicom_series(data: list[Row], folder: Path, write: object) -> Private:
+    """Series whose own headers say whose they are."""
+    pytest.importorskip("pydicom")
+    from tests.data.made import affine, blob, nifti, series
+
+    for row in (row for row in data if row.unit in (*PEOPLE[:20], ONE, OTHER)):
+        image, mask = blob((4, 4, 2), row.value)
+        name = f"{row.unit}-{row.which}"
+        series(folder / "images" / name, np.rint(image), affine((1, 1, 1)), patient=row.unit, shuffle=row.value)
+        nifti(folder / "labels" / f"{name}.nii.gz", mask * (1 + row.label), affine((1, 1, 1)))
+    return Private.from_dicom(folder, size=(4, 4, 4), labels=(1,))
+
+
 def _is_private(number: int) -> bool:
     return int.from_bytes(hashlib.sha256(f"0:{number}".encode()).digest()[:8], "big") / 2**64 >= 0.2
 
@@ -168,6 +250,12 @@ LOADERS: dict[str, Callable[..., Private]] = {
     "image folders, by file": by_file,
     "volumes": volumes,
     "Diabetes-130": stays,
+    "CSV": tables,
+    "Parquet": columns,
+    "npz": archives,
+    "image folders, with a list": listed_pictures,
+    "pictures with masks": masked_pictures,
+    "DICOM series": dicom_series,
 }
 # What a loader has no way to express: rows of files have the order of their names, and arrays without ids have no other id.
 NOT = {
@@ -175,6 +263,9 @@ NOT = {
     "image folders, by patient": ("at the end", "interleaved"),
     "image folders, by file": ("more records", "first one less", "at the end", "interleaved"),
     "volumes": ("at the end", "interleaved"),
+    "image folders, with a list": ("at the end", "interleaved"),
+    "pictures with masks": ("at the end", "interleaved"),
+    "DICOM series": ("at the end", "interleaved", "other contents", "first one less"),
 }
 
 

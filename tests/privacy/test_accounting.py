@@ -23,9 +23,11 @@ from tutelage.privacy.events import (
     Laplace,
     NoisyMax,
     NonPrivate,
+    Reserved,
     Sampled,
     SmoothRelease,
     SparseVector,
+    SummedGaussian,
     Threshold,
 )
 
@@ -301,6 +303,7 @@ def test_the_smooth_release_has_no_finite_price_where_the_integral_diverges() ->
 
 PLAIN_EVENTS = [
     Gaussian(1.0, 2.0),
+    SummedGaussian(1.0, 2.0, 3),
     Laplace(1.0, 3.0),
     NoisyMax("gaussian", 40.0),
     NoisyMax("laplace", 20.0),
@@ -322,6 +325,17 @@ def test_curves_do_not_fall_with_the_order(event: Event) -> None:
     assert np.isinf(curve[len(finite) :]).all()  # infinite from some order on, if at all
 
 
+def test_a_reservation_takes_its_delta_off_and_is_pure_then() -> None:
+    event = Reserved(Sampled(Gaussian(1.0, 2.0), 0.1, "fixed", 1, 10), 5, 1.0, 4e-6)
+    assert accounting.cost([(event, 1)], 1e-5).epsilon == 1.0
+    assert accounting.cost([(event, 2)], 1e-5).epsilon == 2.0
+    assert accounting.cost([(event, 3)], 1e-5).epsilon == math.inf  # 1.2e-5 is more than there is
+    assert not accounting.admits([(event, 3)], 100.0, 1e-5)
+    beside = accounting.cost([(event, 1), (Gaussian(1.0, 5.0), 1)], 1e-5).epsilon
+    alone = accounting.cost([(Gaussian(1.0, 5.0), 1)], 6e-6).epsilon
+    assert alone < beside <= 1.0 + 1.25 * alone
+
+
 @given(noise=st.sampled_from(["gaussian", "laplace"]), scale=log_floats(0.2, 100), votes=st.integers(1, 4))
 def test_votes_multiply_what_moves(noise: Any, scale: float, votes: int) -> None:
     one, several = NoisyMax(noise, scale), NoisyMax(noise, scale, votes)
@@ -336,6 +350,7 @@ def test_votes_multiply_what_moves(noise: Any, scale: float, votes: int) -> None
 
 def test_what_each_event_is() -> None:
     assert accounting.event_mu(Gaussian(3.0, 2.0)) == 1.5
+    assert accounting.event_mu(SummedGaussian(3.0, 2.0, 5)) == 1.5
     assert accounting.event_mu(Threshold(4.0, 2)) == 0.5
     assert accounting.event_pure(Laplace(3.0, 2.0)) == 1.5
     assert accounting.event_pure(SparseVector(0.25, 0.5, 3)) == 0.75

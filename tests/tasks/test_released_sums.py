@@ -23,6 +23,7 @@ from tutelage.privacy.sums import GridSum
 from tutelage.report.page import pages
 from tutelage.students.linear_rounds import LinearRounds, LinearRoundsModel
 from tutelage.students.matching import Matching
+from tutelage.tasks.statistics.classifier import classify
 from tutelage.tasks.statistics.functions import ClassMoments, Missing, NetworkSums, Pixels
 from tutelage.tasks.statistics.images import OneShot, generate
 from tutelage.tasks.statistics.walk import Sum, opened, planned
@@ -252,3 +253,16 @@ def test_the_rule_gives_more_axes_for_more_units_and_more_budget() -> None:
     assert small[0] < large[0]
     assert small[1] < large[1]
     assert LinearRounds(axes=7, half=3).ruled(units=10, mu=1.0, shape=shape) == (7, 3)
+
+
+def test_classify_needs_no_public_images_and_verifies(private: Private, tmp_path: Path) -> None:
+    student = LinearRounds(axes=16, rounds=8, drawn=200)
+    test = Public.of(private.inputs[:30], private.targets[:30])
+    found = classify(private, classes=2, budget=BUDGET, out=tmp_path / "run", student=student, test=test, pages=pages)
+    assert verify(tmp_path / "run").recomputed_epsilon == pytest.approx(4, rel=1e-6)
+    assert found.guarantee["labels"]["released"] == 8
+    read = LinearRoundsModel.load(tmp_path / "run" / "release" / "student.npz")
+    images = PIXELS(private.inputs[:9])
+    assert (read.predict(images) == found.predict(images)).all()
+    again = classify(private, classes=2, budget=BUDGET, out=tmp_path / "run", student=student, resume=True)
+    assert (again.model.weights == found.model.weights).all()  # rounds are not repeated

@@ -650,6 +650,11 @@ def test_all_commands_are_known_here() -> None:
         "reproduce pate",
         "reproduce segmentation",
         "version",
+        "init",
+        "data",
+        "export",
+        "predict",
+        "compare",
     }
 
 

@@ -6,8 +6,9 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from types import MappingProxyType
-from typing import Any, Literal, NoReturn, final
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, final
 
 import numpy as np
 
@@ -17,6 +18,11 @@ from tutelage.data.labels import read, whole
 from tutelage.data.mapped import forget
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.privacy.units import Roster, Shards, Unit, spelled
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tutelage.data.schema import Schema, TableSchema
 
 UnitName = Literal["record", "patient", "institution"]
 _BYTES = 1 << 24  # hashed at a time
@@ -41,6 +47,7 @@ class Private:
     source: str = "memory"
     roster: Roster | None = None  # public; without one the number of units is private
     notes: Mapping[str, int] = field(default_factory=dict)  # private: what was cleaned, and how often
+    schema: Schema | None = None  # public: what a raw record looks like, as it was declared
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "inputs", _array(self.inputs, "inputs"))
@@ -87,6 +94,45 @@ class Private:
             return cls(inputs, targets, np.arange(len(inputs)), unit, source, Roster.places(max(1, len(inputs))))
         return cls(inputs, targets, spelled(units), unit, source, roster)
 
+    # ── readers: one file or folder of a public format each ───────────────────────────────────────────────────────────
+
+    @classmethod
+    def from_arrays(cls, inputs: Any, targets: Any, **choices: Any) -> Private:
+        """Wrap arrays or data frames; words as labels need their `classes` (arrays.private_from_arrays)."""
+        return _reader("arrays", "private_from_arrays")(inputs, targets, **choices)
+
+    @classmethod
+    def from_npz(cls, path: Path | str, **choices: Any) -> Private:
+        """Read a .npz, MedMNIST's or with plain names, or a folder of .npy (arrays.private_from_npz)."""
+        return _reader("arrays", "private_from_npz")(path, **choices)
+
+    @classmethod
+    def from_csv(cls, path: Path | str, schema: TableSchema, **choices: Any) -> Private:
+        """Read a table whose columns are declared (tables.private_from_table)."""
+        return _reader("tables", "private_from_table")(path, schema, **choices)
+
+    from_parquet = from_csv
+
+    @classmethod
+    def from_folder(cls, directory: Path | str, **choices: Any) -> Private:
+        """Read images in class folders (folders.private_from_folder)."""
+        return _reader("folders", "private_from_folder")(directory, **choices)
+
+    @classmethod
+    def from_pairs(cls, directory: Path | str, **choices: Any) -> Private:
+        """Read images with masks of the same names, images/ and masks/ (pairs.private_from_pairs)."""
+        return _reader("pairs", "private_from_pairs")(directory, **choices)
+
+    @classmethod
+    def from_nifti(cls, directory: Path | str, **choices: Any) -> Private:
+        """Read volumes with masks, imagesTr/ and labelsTr/ (scans.private_from_nifti)."""
+        return _reader("scans", "private_from_nifti")(directory, **choices)
+
+    @classmethod
+    def from_dicom(cls, directory: Path | str, **choices: Any) -> Private:
+        """Read DICOM series with masks (scans.private_from_dicom)."""
+        return _reader("scans", "private_from_dicom")(directory, **choices)
+
     def labelled(self, classes: int) -> Private:
         """Leave out the records whose label is no whole number from 0 to `classes` − 1: they stay in no shard, with label 0."""
         if self.targets.ndim != 1:
@@ -96,6 +142,24 @@ class Private:
         notes = Counter(self.notes) + Counter({_UNLABELLED: int((~known & (self.units != "")).sum())})
         targets, units = np.where(known, self.targets, 0), np.where(known, self.units, "")
         return replace(self, targets=targets, units=units, notes=notes)
+
+    def including(self, canaries: Any, inside: Any) -> Private:
+        """Add the canaries (see tutelage.audits.canaries) that are inside: one truth value for each of their ids, in order.
+
+        Where there is a roster, all of them have a place on it, inside or not: without one of them it is a neighbour.
+        """
+        ids, chosen = canaries.ids, np.asarray(inside, dtype=bool)
+        if chosen.shape != ids.shape:
+            raise RecipeError(f"`inside` must be one truth value per canary, {len(ids)}. Got shape {chosen.shape} instead.")
+        known = self.units if self.roster is None else np.concatenate([self.units, self.roster.ids])
+        if np.isin(ids, known).any():
+            raise RecipeError("`canaries` must have ids that no record and no place on the roster has. Got one of these instead.")
+        rows = np.isin(canaries.units, ids[chosen])
+        roster = None if self.roster is None else Roster.of(np.concatenate([self.roster.ids, ids]))
+        inputs = np.concatenate([self.inputs, np.asarray(canaries.inputs)[rows].astype(self.inputs.dtype)])
+        targets = np.concatenate([self.targets, np.asarray(canaries.targets)[rows].astype(self.targets.dtype)])
+        units = np.concatenate([self.units, canaries.units[rows]])
+        return Private(inputs, targets, units, self.unit, self.source, roster, self.notes)
 
     @property
     def places(self) -> int | None:
@@ -112,7 +176,8 @@ class Private:
         return len(self.inputs)
 
     def __getitem__(self, index: Any) -> Private:
-        return Private(self.inputs[index], self.targets[index], self.units[index], self.unit, self.source, self.roster)
+        chosen = self.inputs[index], self.targets[index], self.units[index]
+        return Private(*chosen, self.unit, self.source, self.roster, schema=self.schema)
 
     def __repr__(self) -> str:
         cleaned = "".join(f"; {count} {what}" for what, count in self.notes.items())
@@ -136,6 +201,7 @@ class Public:
     source: str = "memory"
     sha256: str = field(default="", compare=False)
     accepted: Accepted | None = field(default=None, compare=False)  # where a model is to take other inputs than these
+    schema: Schema | None = field(default=None, compare=False)  # what a raw record looks like, for a model that leaves
 
     def __post_init__(self) -> None:
         if self.targets is not None and len(self.inputs) != len(self.targets):
@@ -159,9 +225,48 @@ class Public:
             raise DataError(f"`inputs` must be finite numbers where records are images. Got {holed} with others instead.")
         return cls(inputs, targets, source)
 
+    # ── readers: one file or folder of a public format each ───────────────────────────────────────────────────────────
+
+    @classmethod
+    def from_arrays(cls, inputs: Any, targets: Any = None, **choices: Any) -> Public:
+        """Wrap arrays or data frames (arrays.public_from_arrays)."""
+        return _reader("arrays", "public_from_arrays")(inputs, targets, **choices)
+
+    @classmethod
+    def from_npz(cls, path: Path | str, **choices: Any) -> Public:
+        """Read a .npz, MedMNIST's or with plain names, or a folder of .npy (arrays.public_from_npz)."""
+        return _reader("arrays", "public_from_npz")(path, **choices)
+
+    @classmethod
+    def from_csv(cls, path: Path | str, schema: TableSchema, **choices: Any) -> Public:
+        """Read a table whose columns are declared (tables.public_from_table)."""
+        return _reader("tables", "public_from_table")(path, schema, **choices)
+
+    from_parquet = from_csv
+
+    @classmethod
+    def from_folder(cls, directory: Path | str, **choices: Any) -> Public:
+        """Read images, in class folders or without labels (folders.public_from_folder)."""
+        return _reader("folders", "public_from_folder")(directory, **choices)
+
+    @classmethod
+    def from_pairs(cls, directory: Path | str, **choices: Any) -> Public:
+        """Read images, with masks of the same names or without (pairs.public_from_pairs)."""
+        return _reader("pairs", "public_from_pairs")(directory, **choices)
+
+    @classmethod
+    def from_nifti(cls, directory: Path | str, **choices: Any) -> Public:
+        """Read volumes, with masks or without (scans.public_from_nifti)."""
+        return _reader("scans", "public_from_nifti")(directory, **choices)
+
+    @classmethod
+    def from_dicom(cls, directory: Path | str, **choices: Any) -> Public:
+        """Read DICOM series, with masks or without (scans.public_from_dicom)."""
+        return _reader("scans", "public_from_dicom")(directory, **choices)
+
     def unlabelled(self) -> Public:
         """Drop the targets: what a student is given."""
-        return Public(self.inputs, None, self.source, self.sha256, self.accepted)
+        return Public(self.inputs, None, self.source, self.sha256, self.accepted, self.schema)
 
     def takes(self) -> Accepted:
         """Say which inputs a model takes that learned from these."""
@@ -171,12 +276,16 @@ class Public:
         return len(self.inputs)
 
     def __getitem__(self, index: Any) -> Public:
-        return Public(
-            self.inputs[index], None if self.targets is None else self.targets[index], self.source, accepted=self.accepted
-        )
+        targets = None if self.targets is None else self.targets[index]
+        return Public(self.inputs[index], targets, self.source, accepted=self.accepted, schema=self.schema)
 
     def __repr__(self) -> str:
         return f"Public({len(self)} records from {self.source!r}, sha256 {self.sha256[:12]})"
+
+
+def _reader(module: str, name: str) -> Any:
+    """Find a reader: each builds what is defined here, so that none of them can be imported first."""
+    return getattr(import_module(f"tutelage.data.{module}"), name)
 
 
 def _array(values: Any, name: str, *, labels: bool = False) -> np.ndarray:

@@ -14,20 +14,22 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tutelage.data import tree
+from tutelage.data import owners, tree
 from tutelage.data.dataset import Private, Public, UnitName
 from tutelage.data.pixels import scale
 from tutelage.data.records import Records
+from tutelage.data.schema import ImageSchema
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.units import Roster
 
-_ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
+ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm", ".webp")
 
 
 def private_from_folder(
@@ -45,7 +47,8 @@ def private_from_folder(
     """
     records = read_folder(directory, private=unit, classes=classes, channels=channels, size=size)
     name = Path(directory).resolve().name
-    return Private.of(records.inputs, records.targets, units=records.units, unit=unit, source=name, roster=roster)
+    made = Private.of(records.inputs, records.targets, units=records.units, unit=unit, source=name, roster=roster)
+    return replace(made, schema=schema_of(channels, size, classes))
 
 
 def public_from_folder(
@@ -54,22 +57,56 @@ def public_from_folder(
     classes: Sequence[str] | None = None,
     channels: int = 3,
     size: tuple[int, int] | None = None,
+    part: Any = None,
 ) -> Public:
-    """Read a folder of public images; folders that links lead to are left out: they may be anybody's."""
-    records = read_folder(directory, links=False, classes=classes, channels=channels, size=size)
-    return Public.of(records.inputs, records.targets, source=Path(directory).resolve().name)
+    """Read a folder of public images; folders that links lead to are left out: they may be anybody's.
+
+    A folder without a folder per class has no labels: a pool needs none. `part` chooses images by whose they are, as the files'
+    names or patients.csv say.
+    """
+    root = Path(directory)
+    bare = classes is not None and root.is_dir() and not any((root / label).is_dir() for label in classes)
+    named = (".",) if bare else classes
+    unit: UnitName | None = None if part is None else "patient"
+    records = read_folder(root, whose=unit, links=False, classes=named, channels=channels, size=size)
+    if part is not None:
+        records = records[np.flatnonzero(part(np.asarray(records.units)))]
+        if not len(records):
+            raise DataError("`test_share` must leave images for the pool and for the test. Got none of one instead.")
+    made = Public.of(records.inputs, None if bare else records.targets, source=root.resolve().name)
+    if classes is None or size is None:
+        return made
+    return replace(made, schema=schema_of(channels, size, classes))
+
+
+def schema_of(channels: int, size: tuple[int, int], classes: Sequence[str]) -> ImageSchema | None:
+    """Say what a raw image looks like; one class alone has no name that anybody needs."""
+    return ImageSchema(channels, tuple(size), tuple(classes)) if len(classes) > 1 else None
+
+
+def check_apart(*places: Path) -> None:
+    """Refuse public folders inside the private one, or around it: what they hold is shown in the release."""
+    own, *others = (place.resolve() for place in places)
+    if any(own == other or own in other.parents or other in own.parents for other in others):
+        raise RecipeError(
+            "`public_directory` and `test_directory` must lie apart from `directory`. Got one inside another instead."
+        )
 
 
 def read_folder(
     directory: Path | str,
     *,
     private: UnitName | None = None,
+    whose: UnitName | None = None,
     links: bool = True,
     classes: Sequence[str] | None = None,
     channels: int = 3,
     size: tuple[int, int] | None = None,
 ) -> Records:
     """Read every image, sorted by path: (records, channels, height, width); `size` is (height, width) to resize to.
+
+    With `whose` records of a public folder have ids, too. A list patients.csv (name,patient; a name is that of an image inside
+    the folder of its class, with or without its ending) goes before what a file's name says.
 
     With `private` every record has the id of its unit. An image that cannot be read is then a blank without an id, in no shard; a
     class may have no folder, and a link to a place inside this folder is no second record.
@@ -98,11 +135,23 @@ def read_folder(
         raise DataError(f"`size` must be given where images differ in size. Got {len(shapes)} sizes instead.")
     blank = np.zeros(shapes.pop(), np.uint8)
     inputs = scale(np.stack([blank if image is None else image for image in pixels]) if pixels else blank[None][:0])
-    units = None
-    if private is not None:
-        whose = (_unit(path.relative_to(root / labels[target]), private) for path, target in files)
-        units = np.array(["" if image is None else unit for unit, image in zip(whose, pixels, strict=True)])
-    return Records(inputs, np.array([target for _, target in files], np.int64), units)
+    targets, unit = np.array([target for _, target in files], np.int64), private or whose
+    if unit is None:
+        return Records(inputs, targets)
+    listed = owners.given(root)
+    named = [_people(path.relative_to(root / labels[target]), unit, listed) for path, target in files]
+    named = [("",) if image is None else people for people, image in zip(named, pixels, strict=True)]
+    rows = np.repeat(np.arange(len(files)), [len(people) for people in named])  # an image of two people is a record of both
+    units = np.array([person for people in named for person in people], dtype=np.str_)
+    return Records(inputs if len(rows) == len(inputs) else inputs[rows], targets[rows], units)
+
+
+def _people(inside: Path, unit: UnitName, owners_of: Mapping[str, tuple[str, ...]] | None) -> tuple[str, ...]:
+    """Say whose image it is: by the folder's own list, where an image that is not on it is nobody's, or by its name."""
+    if owners_of is None or unit == "record":
+        return (_unit(inside, unit),)
+    names = (inside.as_posix(), inside.with_suffix("").as_posix(), inside.name, inside.stem)
+    return next((owners_of[name] for name in names if name in owners_of), ("",))
 
 
 def _check_folders(root: Path, labels: Sequence[str], files: Sequence[Path]) -> None:
@@ -111,7 +160,7 @@ def _check_folders(root: Path, labels: Sequence[str], files: Sequence[Path]) -> 
     if not labels or absent:
         raise DataError(f"`{root}` must hold one folder per class. Got no folder {', '.join(absent) or 'at all'} instead.")
     if not files:
-        raise DataError(f"`{root}` must hold images ({' '.join(_ENDINGS)}). Got none instead.")
+        raise DataError(f"`{root}` must hold images ({' '.join(ENDINGS)}). Got none instead.")
     if twice := len(files) - len({path.resolve() for path in files}):  # as two people's, or of two classes
         raise DataError(f"Every image must be in the folder once. Got {twice} that links lead to a second time instead.")
 
@@ -123,7 +172,7 @@ def _inside_link(root: Path, path: Path) -> bool:
 
 
 def _images(folder: Path, links: bool) -> list[Path]:
-    return [path for path in tree.files(folder, links=links) if path.suffix.lower() in _ENDINGS]
+    return [path for path in tree.files(folder, links=links) if path.suffix.lower() in ENDINGS]
 
 
 def _unit(inside: Path, unit: UnitName) -> str:
@@ -140,6 +189,17 @@ def _pillow() -> Any:
         raise DataError(
             "`Pillow` must be installed to read image files (pip install pillow). Got no such package instead."
         ) from None
+
+
+def pixels(path: Path, *, channels: int, size: tuple[int, int]) -> tuple[np.ndarray, tuple[int, int]]:
+    """Read one image as a folder's are: bytes (channels, *size), and the size (height, width) that it had."""
+    pillow = _pillow()
+    found = _read(pillow, path, 0, channels, size, True)
+    if found is None:
+        raise DataError(f"Every image must be readable and have 8 bits a channel. Got another for {path.name!r} instead.")
+    with pillow.open(path) as image:
+        wide, high = image.size
+    return found, (high, wide)
 
 
 def _read(pillow: Any, path: Path, number: int, channels: int, size: tuple[int, int] | None, private: bool) -> np.ndarray | None:

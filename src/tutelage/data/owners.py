@@ -29,6 +29,11 @@ def patients(root: Path, names: Iterable[str], *, guess: bool = True) -> dict[st
     return {name: owners[name] for name in names if name in owners}
 
 
+def given(root: Path) -> dict[str, tuple[str, ...]] | None:
+    """Read a folder's own list, if it has one: whose each file is."""
+    return _list(root)[0] if listed(root) else None
+
+
 def _list(root: Path) -> tuple[dict[str, tuple[str, ...]], int]:
     """Read the folder's own list: whose each scan is, and how many lines a public list must not have.
 

@@ -34,6 +34,8 @@ import numpy.typing as npt
 
 from tutelage.data import owners, tree
 from tutelage.data.dataset import Private, Public
+from tutelage.data.reading import NIFTI, Reading
+from tutelage.data.schema import ImageSchema, Schema, VolumeSchema
 from tutelage.data.voxels import IMAGE, MASK, clean_image, clean_mask
 from tutelage.privacy.errors import DataError, RecipeError, Unsealed
 from tutelage.privacy.units import Roster, spelled
@@ -68,11 +70,12 @@ class Volumes:
     """
 
     scans: tuple[Scan, ...]
-    size: tuple[int, int, int]
+    size: tuple[int, ...]
     labels: tuple[int, ...] = ()
     source: str = "memory"  # a folder's own name: a codec tells it in a release, where the way to it has no place
     faults: tuple[str, ...] = ()  # of the folder as a whole, as messages: what is missing there
     notes: tuple[str, ...] = ()  # the same, of the folder that these were drawn from
+    reading: Reading = NIFTI  # how the files of a scan become arrays
 
     @classmethod
     def decathlon(
@@ -83,13 +86,14 @@ class Volumes:
         labels: Sequence[int] = (),
         unlabelled: bool = False,
         guess: bool = True,
+        reading: Reading = NIFTI,
     ) -> Volumes:
         """Find the scans of a Decathlon task: imagesTr and labelsTr with the same names. A private one may have none.
 
         With `unlabelled` labelsTr may be missing as a whole: a public pool needs no masks.
         """
         root = _folder(directory)
-        images, masks = (_named(root / part) for part in ("imagesTr", "labelsTr"))
+        images, masks = (nifti_named(root / part) for part in ("imagesTr", "labelsTr"))
         if unlabelled and images and not (root / "labelsTr").exists():
             patients = owners.patients(root, images, guess=guess)
             bare = tuple(
@@ -97,7 +101,8 @@ class Volumes:
                 for number, name in enumerate(sorted(images), start=1)
                 for patient in patients.get(name, ())
             )
-            return cls(bare, _valid_size(size), tuple(labels), root.resolve().name, owners.faults(root, list(images)))
+            faults = owners.faults(root, list(images))
+            return cls(bare, sized(size, 3), tuple(labels), root.resolve().name, faults, reading=reading)
         paired = [name for name in masks if name in images]
         if not all((root / part).is_dir() for part in ("imagesTr", "labelsTr")):
             raise DataError(_unpaired(images, masks) + _elsewhere(root))
@@ -107,7 +112,7 @@ class Volumes:
             Scan((images[name],), masks[name], patient, numbers[name]) for name in sorted(patients) for patient in patients[name]
         )
         faults = _alone(images, masks) + owners.faults(root, list(masks))
-        return cls(scans, _valid_size(size), tuple(labels), root.resolve().name, faults)
+        return cls(scans, sized(size, 3), tuple(labels), root.resolve().name, faults, reading=reading)
 
     @classmethod
     def brats(
@@ -135,7 +140,7 @@ class Volumes:
         for path, name in found.items():
             if name not in patients:
                 continue
-            which = _told(numbers[path], source)
+            which = numbered(numbers[path], source)
             try:
                 files = [_present(path.parent, name, modality, which) for modality in modalities]
             except DataError as error:
@@ -145,7 +150,7 @@ class Volumes:
             scans += [Scan(tuple(files), mask, patient, numbers[path]) for patient in patients[name]]
         if not found:
             faults.insert(0, f"`directory` must hold BraTS folders with *_seg.nii.gz. Got {source!r} without any instead.")
-        return cls(tuple(scans), _valid_size(size), tuple(labels), source, tuple(faults))
+        return cls(tuple(scans), sized(size, 3), tuple(labels), source, tuple(faults))
 
     def __len__(self) -> int:
         return len(self.scans)
@@ -154,7 +159,7 @@ class Volumes:
         """Choose scans by a slice or by numbers; nothing is read."""
         chosen = np.arange(len(self))[index]
         scans = tuple(self.scans[i] for i in np.atleast_1d(chosen))
-        return Volumes(scans, self.size, self.labels, self.source, notes=(*self.notes, *self.faults))
+        return Volumes(scans, self.size, self.labels, self.source, (), (*self.notes, *self.faults), self.reading)
 
     def __repr__(self) -> str:
         patients = len({scan.patient for scan in self.scans})
@@ -184,28 +189,30 @@ class Volumes:
         for scan in self.scans:
             image, mask, odd = self._scan(scan)
             if odd:
-                what, which = odd[0].partition(" (")[0], _told(scan.number, self.source)
+                what, which = odd[0].partition(" (")[0], numbered(scan.number, self.source)
                 raise DataError(f"Every public scan must be clean. Got {what} in {which} instead.")
             yield image, mask
 
     def _scan(self, scan: Scan) -> tuple[Array, Array | None, list[str]]:
         """Read one scan, cleaned by the rules of `voxels`, and say which of them were needed."""
-        which, channels, loaded = _told(scan.number, self.source), [], []
+        if self.reading.format == "images":
+            return importlib.import_module("tutelage.data.pairs").load(scan, self)  # type: ignore[no-any-return]
+        which, channels, loaded = numbered(scan.number, self.source), [], []
         for path in scan.images:
-            loaded.append(_load(path, f"an image of {which}"))
+            loaded.append(_series(path) if self.reading.format == "dicom" else load_nifti(path, f"an image of {which}"))
             channels += _channels(loaded[-1][0], which)
-        mask, place = (channels[0], loaded[0][1]) if scan.mask is None else _load(scan.mask, f"the mask of {which}")
+        mask, place = (channels[0], loaded[0][1]) if scan.mask is None else load_nifti(scan.mask, f"the mask of {which}")
         if not all(np.allclose(where, place, atol=1e-3) for _, where in loaded):  # headers keep single precision
             raise DataError(f"Every image must lie where its mask does. Got another place for {which} instead.")
         if any(channel.shape != mask.shape for channel in channels):
             raise DataError(f"Every image must have its mask's shape. Got another for {which} instead.")
         cleaned = [clean_image(channel) for channel in channels]
-        image = np.stack([fitted(normalised(channel), self.size) for channel, _ in cleaned])
+        image = np.stack([fitted(prepared(channel, place, self.reading), self.size) for channel, _ in cleaned])
         odd = [IMAGE] if any(some for _, some in cleaned) else []
         if scan.mask is None:
             return image, None, odd
         held, some = clean_mask(mask, self.labels)
-        return image, fitted(held, self.size), [*odd, *[MASK] * some]
+        return image, fitted(self.reading.resampled(held, place, order=0), self.size), [*odd, *[MASK] * some]
 
     def private(self, *, into: Path | str | None = None, channels: int | None = None, roster: Roster | None = None) -> Private:
         """Read the scans as private data; patients are the units, and a `roster` lists those who may take part.
@@ -243,14 +250,21 @@ class Volumes:
             kept.append(place)
         notes = {f"{rule}: scans {', '.join(map(str, numbers))}": len(numbers) for rule, numbers in found.items()}
         notes |= {f"of the folder: {fault}": 1 for fault in (*self.notes, *self.faults)}
-        return Private(
-            inputs[: len(kept)], targets[: len(kept)], self.patients[kept], "patient", self.source, roster, notes=notes
-        )
+        held = inputs[: len(kept)], targets[: len(kept)], self.patients[kept]
+        return Private(*held, "patient", self.source, roster, notes=notes, schema=self.schema(wide))
 
     def public(self, *, into: Path | str | None = None) -> Public:
         """Read the scans as public data; without masks where there are none. Anything odd is refused."""
         inputs, targets = self.intact()._arrays(into, mode=0o666)
-        return Public(inputs, targets, self.source)
+        return Public(inputs, targets, self.source, schema=self.schema(inputs.shape[1]))
+
+    def schema(self, channels: int) -> Schema:
+        """Say what a raw scan looks like, for a model that leaves."""
+        if self.reading.format == "images":
+            return ImageSchema(channels, (self.size[0], self.size[1]), (), self.labels)
+        size, spacing = (self.size[0], self.size[1], self.size[2]), self.reading.spacing
+        near = None if spacing is None else (spacing[0], spacing[1], spacing[2])
+        return VolumeSchema(channels, size, self.labels, near, self.reading.intensity)
 
     def _arrays(self, into: Path | str | None, *, mode: int) -> tuple[Array, Array | None]:
         """Read everything, to memory or to two files in a folder that are then mapped; masks where every scan has one."""
@@ -261,7 +275,7 @@ class Volumes:
                 inputs = make("inputs", (len(self), *image.shape), np.float32)
                 targets = make("targets", (len(self), *image.shape[1:]), np.uint8) if self.labelled else None
             if image.shape != inputs.shape[1:]:
-                which = _told(self.scans[number].number, self.source)
+                which = numbered(self.scans[number].number, self.source)
                 raise DataError(f"Every volume must have as many channels. Got others for {which} instead.")
             inputs[number] = image
             if targets is not None:
@@ -283,6 +297,13 @@ def normalised(volume: Array) -> Array:
     result = np.zeros_like(values)
     result[inside] = (kept - kept.mean()) / (spread if spread > 0 else 1.0)
     return result
+
+
+def prepared(volume: Array, affine: Array, reading: Reading) -> Array:
+    """Bring a whole volume to the declared spacing and window; without a window it has its own mean and spread."""
+    near = reading.resampled(volume, affine, order=1)
+    windowed = reading.windowed(near)
+    return normalised(near) if windowed is None else windowed
 
 
 def fitted(volume: Array, size: tuple[int, ...]) -> Array:
@@ -312,7 +333,7 @@ def _nibabel() -> Any:
         ) from None
 
 
-def _load(path: Path, what: str) -> tuple[Array, Array]:
+def load_nifti(path: Path, what: str) -> tuple[Array, Array]:
     """Read a volume, its axes turned to right, front and up, and its affine map (4, 4)."""
     nibabel = _nibabel()
     if not os.path.isfile(path):  # to open a pipe would wait for whoever writes into it
@@ -323,6 +344,14 @@ def _load(path: Path, what: str) -> tuple[Array, Array]:
             return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
     except Exception as error:  # nibabel, gzip and the file system each raise their own, most of which name the file
         raise DataError(f"Every file must be readable NIfTI. Got {type(error).__name__} for {what} instead.") from None
+
+
+def _series(folder: Path) -> tuple[Array, Array]:
+    """Read a DICOM series, its axes turned like those of NIfTI."""
+    volume, affine = importlib.import_module("tutelage.data.dicom").read(folder)
+    nibabel = _nibabel()
+    image = nibabel.as_closest_canonical(nibabel.Nifti1Image(volume, affine))
+    return np.asarray(image.dataobj, dtype=np.float32), np.asarray(image.affine)
 
 
 def _opened(nibabel: Any, path: Path) -> Any:
@@ -355,7 +384,7 @@ def _folder(directory: Path | str) -> Path:
     return root
 
 
-def _told(number: int, source: str) -> str:
+def numbered(number: int, source: str) -> str:
     """Give a scan's number in place of its name: the owner of the folder finds it by that."""
     told = f"scan {number} of {source!r}"
     return f"{told} (in alphabetical order, counted from 1)" if number else f"a scan of {source!r} without a number"
@@ -369,6 +398,14 @@ def _alone(images: Mapping[str, Path], masks: Mapping[str, Path]) -> tuple[str, 
     if listed:
         return (f"{_unpaired(images, masks)} Without a partner: {listed} (in alphabetical order, counted from 1).",)
     return () if images else (_unpaired(images, masks),)
+
+
+def unpaired(images: Mapping[str, Path], masks: Mapping[str, Path], parts: tuple[str, str]) -> str:
+    """Say that files have no partner, by numbers."""
+    return (
+        f"`directory` must hold {parts[0]}/ and {parts[1]}/ with the same names. "
+        f"Got {len(images)} images and {len(masks)} masks, {len(set(images) & set(masks))} of them in pairs, instead."
+    )
 
 
 def _unpaired(images: Mapping[str, Path], masks: Mapping[str, Path]) -> str:
@@ -391,7 +428,7 @@ def _elsewhere(root: Path) -> str:
     )
 
 
-def _named(folder: Path) -> dict[str, Path]:
+def nifti_named(folder: Path) -> dict[str, Path]:
     """Find NIfTI files by their names without endings; files that macOS leaves behind are none."""
     found = {}
     for path in sorted(folder.glob("*")) if folder.is_dir() else []:
@@ -408,10 +445,11 @@ def _present(folder: Path, name: str, modality: str, which: str) -> Path:
     raise DataError(f"Every BraTS folder must hold a {modality} volume. Got none for {which} instead.")
 
 
-def _valid_size(size: tuple[int, int, int]) -> tuple[int, int, int]:
-    if not (isinstance(size, (tuple, list)) and len(size) == 3 and all(isinstance(part, int) and part > 0 for part in size)):
-        raise RecipeError(f"`size` must be three whole numbers ≥ 1. Got {size!r} instead.")
-    return (size[0], size[1], size[2])
+def sized(size: Any, sides: int) -> tuple[int, ...]:
+    """Check a declared size."""
+    if not (isinstance(size, (tuple, list)) and len(size) == sides and all(isinstance(part, int) and part > 0 for part in size)):
+        raise RecipeError(f"`size` must be {('two', 'three')[sides - 2]} whole numbers ≥ 1. Got {size!r} instead.")
+    return tuple(size)
 
 
 def _files(into: Path | str | None, mode: int) -> Callable[[str, tuple[int, ...], Any], Array]:

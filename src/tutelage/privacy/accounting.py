@@ -29,6 +29,7 @@ from tutelage.privacy.events import (
     Sampled,
     SmoothRelease,
     SparseVector,
+    SummedGaussian,
     Threshold,
 )
 
@@ -245,7 +246,7 @@ def published_smooth_release_rdp(beta: float, sigma: float, orders: npt.ArrayLik
 def event_mu(event: Event) -> float | None:
     """Give μ where the event is (post-processing of) one Gaussian answer, else None."""
     match event:
-        case Gaussian():
+        case Gaussian() | SummedGaussian():
             return event.sensitivity / event.sigma
         case NoisyMax(noise="gaussian"):
             return math.sqrt(2) * event.votes / event.scale

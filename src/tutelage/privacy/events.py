@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, TypeAlias, final, get_args
 
 from tutelage.privacy.errors import LedgerError, RecipeError
 
@@ -40,6 +40,28 @@ class Gaussian:
 
     def __post_init__(self) -> None:
         _check(self, sensitivity=_finite_positive(self.sensitivity), sigma=_finite_positive(self.sigma))
+
+
+@final
+@dataclass(frozen=True)
+class SummedGaussian:
+    """A vector of 2-sensitivity `sensitivity` was released as a sum, to which `parts` parties or more added noise of their own.
+
+    Each part is round(N(0, sigma²/parts)), at least 32 grid steps wide, and nobody saw a part alone. `sigma` is the noise that
+    the worst coalition faces: parties that know their own noise, and could take it off, are not among the `parts`.
+    """
+
+    sensitivity: float
+    sigma: float
+    parts: int
+
+    def __post_init__(self) -> None:
+        _check(
+            self,
+            sensitivity=_finite_positive(self.sensitivity),
+            sigma=_finite_positive(self.sigma),
+            parts=_whole(self.parts, 2),
+        )
 
 
 @final
@@ -185,12 +207,11 @@ class NonPrivate:
             raise RecipeError(f"`reason` of NonPrivate must be a text. Got {type(self.reason).__name__} instead.")
 
 
-Event: TypeAlias = Gaussian | Laplace | NoisyMax | Threshold | SparseVector | SmoothRelease | Sampled | Reserved | NonPrivate
+Event: TypeAlias = (
+    Gaussian | SummedGaussian | Laplace | NoisyMax | Threshold | SparseVector | SmoothRelease | Sampled | Reserved | NonPrivate
+)
 
-_KINDS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in (Gaussian, Laplace, NoisyMax, Threshold, SparseVector, SmoothRelease, Sampled, Reserved, NonPrivate)
-}
+_KINDS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 
 def to_record(event: Event) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from tutelage.planning import Aggregation, Sanitise, Selection
 from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.ledger import Budget
 from tutelage.privacy.units import Roster, Unit
-from tutelage.recipes import codecs, linear, sets
+from tutelage.recipes import codecs, linear, own, sets
 from tutelage.recipes.names import (
     check_alignment,
     check_counts,
@@ -27,7 +27,7 @@ from tutelage.recipes.names import (
     check_teachers,
     with_drawer,
 )
-from tutelage.recipes.sections import Count, Positive, Section, Size, Table, Widths, placed, validated
+from tutelage.recipes.sections import Count, Names, Positive, Section, Size, Sizes, Table, Widths, placed, validated
 
 ONE_PER_UNIT = "one per unit"
 _HASHED = "sha256:"  # a list that is known by its hash alone
@@ -35,7 +35,7 @@ _HASHED = "sha256:"  # a list that is known by its hash alone
 # Keys that came later: recipes without them keep their hash.
 LATER = {
     "": ("codec", "alignment"),
-    "data": sets.KEYS,
+    "data": (*sets.KEYS, *own.KEYS),
     "teachers": ("network", "window"),
     "aggregation": ("selection",),
     "student": ("masks", "latent", "linear", "heir", "network"),
@@ -63,6 +63,20 @@ class DataSection(Section):
     test_directory: str | None = None
     public_data: Literal[True] | None = None
     roster: Annotated[str, Field(min_length=1)] | None = None
+    file: Annotated[str, Field(min_length=1)] | None = None  # from here on: own data (recipes/own.py)
+    public_file: Annotated[str, Field(min_length=1)] | None = None
+    test_file: Annotated[str, Field(min_length=1)] | None = None
+    separator: Annotated[str, Field(min_length=1, max_length=1)] | None = None
+    id: Annotated[str, Field(min_length=1)] | None = None
+    label: Annotated[str, Field(min_length=1)] | None = None
+    classes: Names | None = None
+    columns: Table | None = None
+    declared: bool | None = None
+    public_share: float | None = None
+    test_share: float | None = None
+    channels: Count | None = None
+    spacing: Sizes | None = None
+    intensity: Sizes | None = None
 
 
 class PrivacySection(Section):
@@ -196,7 +210,7 @@ class Recipe(Section):
             for key in keys:
                 if table[key] is None:
                     del table[key]
-                elif key in sets.ELSEWHERE:
+                elif key in (*sets.ELSEWHERE, *own.FILES):
                     table[key] = True  # that there is such a folder counts, not its path
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 

@@ -15,7 +15,7 @@ from tutelage.data.digits import digits
 from tutelage.data.provenance import Provenance
 from tutelage.privacy.bounds import Bound, OneHot
 from tutelage.privacy.errors import LedgerError, RecipeError
-from tutelage.recipes import codecs, coders, learners, linear, sets
+from tutelage.recipes import codecs, coders, learners, linear, own, sets
 from tutelage.recipes.beginnings import Beginnings
 from tutelage.recipes.laid import laid
 from tutelage.recipes.learned import answered, begin_anew
@@ -94,7 +94,7 @@ def run(
         tuned_on=recipe.tuned_on,
         benchmark=is_benchmark(recipe),
         data=told,
-        declared=sets.declared(recipe.data, data or recipe.data.directory) if recipe.about_masks else (),
+        declared=_declared(recipe, data),
         truth=not recipe.about_masks or sets.shows_truth(recipe.data, public_data=public_data),
         resume=resume,
         pages=pages,
@@ -103,6 +103,31 @@ def run(
     with outcome.folder.locked():
         outcome.folder.write_inside(outcome.folder.inside_data, json.dumps(origin.inside(private), indent=2) + "\n")
     return outcome
+
+
+def again(
+    recipe: Recipe, private: Private, public: Public, out: Path, *, shards: int, device: str = "auto", engine: str = "auto"
+) -> Any:
+    """Repeat the walk on these records and give its model, without scores or controls: what an audit compares.
+
+    `out` is a folder that its caller throws away, and the ledger with it.
+    """
+    folder, number = RunFolder(out).create(), 0 if recipe.about_masks else classes(recipe)
+    if recipe.alignment is not None:
+        public, _ = laid(public, recipe.alignment.model_dump(exclude_none=True), folder, device=device, progress=None)
+    teachers, student = _learners(recipe, private, public, number, folder, device=device, engine=engine, progress=None)
+    return transfer(
+        private, public, teachers=teachers, student=student, codec=_codec(recipe, public, folder, device=device),
+        budget=recipe.budget(), shards=shards, queries=recipe.aggregation.queries, aggregation=recipe.how(),
+        questions=learners.questions(recipe), out=out, controls=False, seed=recipe.seed, truth=False,
+    ).model  # fmt: skip
+
+
+def _declared(recipe: Recipe, data: str | Path | None) -> tuple[str, ...]:
+    """Say what counts as public on the owner's word."""
+    if own.has(recipe.data):
+        return own.declared(recipe.data)
+    return sets.declared(recipe.data, data or recipe.data.directory) if recipe.about_masks else ()
 
 
 def _check_begun(recipe: Recipe, folder: RunFolder) -> None:
@@ -180,6 +205,8 @@ def classes(recipe: Recipe) -> int:
         return 10
     if recipe.about_masks:
         raise RecipeError(f"`data.set` must be one with labels. Got {name!r}, whose targets are masks, instead.")
+    if own.has(recipe.data):
+        return len(recipe.data.classes or ())
     if split is not None and split not in presets.splits(name):
         raise unknown("data.split", split, presets.splits(name))
     return presets.classes(name)
@@ -195,7 +222,8 @@ def rostered(recipe: Recipe, given: str | Path | None) -> Recipe:
     """Read the roster of a recipe that was not read from a file of its own: it is a file of the data folder."""
     directory = given if given is not None else recipe.data.directory
     recipe = with_roster(recipe, None if directory is None else Path(directory))
-    if directory is not None and recipe.about_masks and recipe.data.roster is not None and recipe.roster is None:
+    given_ids = recipe.about_masks or own.has(recipe.data)
+    if directory is not None and given_ids and recipe.data.roster is not None and recipe.roster is None:
         raise RecipeError("`data.roster` must be the list itself where a run is made. Got its hash alone instead.")
     return recipe
 
@@ -209,7 +237,7 @@ def gathered(
     kept: Path | None = None,
 ) -> tuple[Private, Public, Public, Provenance]:
     """Read or draw the three parts, and say what they are; volumes larger than memory lie in `kept` for as long as they are."""
-    if public_data and not recipe.about_masks:
+    if public_data and not (recipe.about_masks or own.has(recipe.data)):
         raise RecipeError(f"`public_data` must stay off for {recipe.data.set!r}, whose targets are no masks. Got it instead.")
     directory, benchmark, name = given if given is not None else recipe.data.directory, is_benchmark(recipe), recipe.data.set
     recipe = rostered(recipe, given)
@@ -217,6 +245,10 @@ def gathered(
         private, public, test = sets.load(
             recipe.data, directory, seed=recipe.seed, public_data=public_data, kept=kept, roster=recipe.roster, progress=progress
         )
+        return private, public, test, Provenance(name, None, benchmark, public, test)
+    if own.has(recipe.data):
+        given_of = {"unit": recipe.privacy.unit, "seed": recipe.seed, "roster": recipe.roster, "public_data": public_data}
+        private, public, test = own.load(recipe.data, directory, **given_of)
         return private, public, test, Provenance(name, None, benchmark, public, test)
     classes(recipe)  # an unknown split is refused before a file is looked for
     if recipe.data.set == _OWN:

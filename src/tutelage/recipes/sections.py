@@ -33,6 +33,8 @@ def _as_sizes(value: Any) -> Any:
 
 
 Size = Annotated[tuple[Count, ...], Field(min_length=2, max_length=3), BeforeValidator(_as_sizes)]  # one number is a square's
+Names = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
+Sizes = Annotated[tuple[float, ...], Field(min_length=2, max_length=3), BeforeValidator(_as_tuple)]
 Widths = Annotated[tuple[Count, ...], Field(min_length=1), BeforeValidator(_as_tuple)]
 
 

@@ -23,15 +23,17 @@ from typing import Any, final
 
 import numpy as np
 
-from tutelage.data import presets, rosters
+from tutelage.data import dicom, pairs, presets, rosters
 from tutelage.data.dataset import Private, Public
 from tutelage.data.digits import POOL, PRIVATE
 from tutelage.data.mapped import HELD
 from tutelage.data.owners import listed
+from tutelage.data.reading import Reading
 from tutelage.data.scenes import Scenes
 from tutelage.data.volumes import Scan, Volumes
 from tutelage.privacy.errors import DataError, RecipeError
 from tutelage.privacy.units import Roster, spelled
+from tutelage.recipes import own
 from tutelage.recipes.sections import placed, unknown
 from tutelage.telling import Progress
 
@@ -40,7 +42,10 @@ COUNTS = ("private", "public", "test")  # of people, or of scenes
 ELSEWHERE = ("public_directory", "test_directory")
 KEYS = ("size", *COUNTS, "target", "noise", "silhouettes", "labels", *ELSEWHERE, "public_data", "roster")  # of [data], for masks
 NIFTI = "nifti"  # anybody's volumes, in the folders of the Decathlon; no name of theirs is taken for one of the public sets
+PAIRS, DICOM = "pairs", "dicom"
+OWN_MASKS = (NIFTI, PAIRS, DICOM)  # formats, not published sets
 _VOLUMES = (*COUNTS, "directory", "labels", *ELSEWHERE, "public_data", "roster")
+_SPACE = ("spacing", "intensity", "declared")
 PUBLISHED = "published"  # the list of people that a published set comes with
 _SHAPES = 2000  # drawn scenes that codecs are fitted on: silhouettes are public, and no scene of a study is among these
 _SEEDS = MappingProxyType({"private": 1, "public": 2, "test": 3, "shapes": 4})
@@ -61,7 +66,9 @@ class MaskSet:
 SETS: Mapping[str, MaskSet] = MappingProxyType(
     {
         "scenes": MaskSet(("size", *COUNTS), ("target", "noise", "silhouettes", "directory"), 2),
-        NIFTI: MaskSet(("size",), _VOLUMES, 3, functools.partial(Volumes.decathlon, guess=False)),
+        NIFTI: MaskSet(("size",), (*_VOLUMES, *_SPACE), 3, functools.partial(Volumes.decathlon, guess=False)),
+        DICOM: MaskSet(("size",), (*_VOLUMES, *_SPACE), 3, dicom.find),
+        PAIRS: MaskSet(("size",), (*_VOLUMES, "channels", "declared"), 2, pairs.find),
         "hippocampus": MaskSet(("size",), _VOLUMES, 3, Volumes.decathlon, rosters.hippocampus),
         "brats": MaskSet(("size",), _VOLUMES, 3, Volumes.brats),
     }
@@ -70,12 +77,15 @@ SETS: Mapping[str, MaskSet] = MappingProxyType(
 
 def check_data(section: Any) -> None:
     """Refuse an unknown set, keys that it has no use for, and a size that is not a mask's."""
-    names = ("digits", *presets.names(), *SETS)
+    names = ("digits", *presets.names(), *SETS, *own.OWN)
     if section.set not in names:
         raise unknown("data.set", section.set, names)
+    if own.has(section):
+        own.check(section)
+        return
     known = SETS.get(section.set)
     kept = (*known.needed, *known.open) if known is not None else ("roster",) if presets.has_roster(section.set) else ()
-    rest = (*KEYS, *(() if known is None else ("split",)))
+    rest = (*KEYS, *own.KEYS, *(() if known is None else ("split",)))
     idle = [key for key in rest if getattr(section, key) is not None and key not in kept]
     if idle:
         raise RecipeError(f"`data.{idle[0]}` must stay open for {section.set!r}. Got a value instead.")
@@ -86,11 +96,16 @@ def check_data(section: Any) -> None:
     missing = [key for key in known.needed if getattr(section, key) is None]
     if missing:
         raise RecipeError(f"`data.{missing[0]}` must be given for {section.set!r}. Got nothing instead.")
-    if len(section.size) != known.sides or (known.sides == 2 and len({*section.size}) > 1):
-        rule = "one whole number" if known.sides == 2 else "three whole numbers"
+    square = section.set == "scenes"
+    if len(section.size) != known.sides or (square and len({*section.size}) > 1):
+        rule = "one whole number" if square else "two whole numbers" if known.sides == 2 else "three whole numbers"
         raise RecipeError(f"`data.size` must be {rule} for {section.set!r}. Got {section.size!r} instead.")
     if known.find is not None:
         _check_folders(section)
+        try:
+            reading(section)
+        except RecipeError as error:
+            raise RecipeError(placed(str(error), ("data",))) from None
     else:
         try:
             scenes(section, None)
@@ -136,10 +151,20 @@ def published(section: Any) -> Roster | None:
     return known.published() if known is not None and known.published is not None and section.roster == PUBLISHED else None
 
 
+def reading(section: Any) -> Reading | None:
+    """Build how files are read, where they are somebody's own."""
+    if section.set not in OWN_MASKS:
+        return None
+    kind: Any = {PAIRS: "images", DICOM: "dicom"}.get(section.set, "nifti")
+    return Reading(kind, section.channels or 1, section.spacing, section.intensity)
+
+
 def places(section: Any, roster: Roster | None) -> int | None:
     """Give the number of places for private units, as far as it is public and known without reading records."""
     if section.set == "digits":
         return PRIVATE
+    if own.has(section):
+        return None if roster is None else len(roster)
     if section.set not in SETS:
         return presets.places(section.set, published=section.roster == PUBLISHED)
     if SETS[section.set].find is None or section.private is not None:
@@ -205,6 +230,11 @@ def load(
     if directory is None:
         raise RecipeError(f"`data` must be the folder with the files of {section.set!r}: --data DIR. Got nothing instead.")
     _check_declared(section, Path(directory), public_data)
+    if section.declared is False:
+        raise RecipeError(
+            "`data.declared` must be true: size, labels, spacing and window of this recipe become public with the model. "
+            "Read them, and confirm that they may. Got no confirmation instead."
+        )
     (private, listed), public, test = _divided(section, known.find, directory, seed, roster)
     tested = _read(test, kept, lambda into: test.public(into=into))
     _check_objects(tested)  # before the many are read
@@ -225,7 +255,7 @@ def declared(section: Any, directory: str | Path | None) -> tuple[str, ...]:
     if SETS[section.set].find is None:
         return ()
     covers = "the guarantee does not cover them"
-    alone = section.set == NIFTI and directory is not None and not listed(directory)
+    alone = section.set in (NIFTI, PAIRS) and directory is not None and not listed(directory)
     own = (f"Every scan of {name!r} counts as a patient of its own: no patients.csv there says whose is whose.",) * alone
     if section.public_directory is None:
         count = section.public + section.test
@@ -291,7 +321,8 @@ def _divided(
 ) -> tuple[tuple[Volumes, Roster | None], Volumes, Volumes]:
     """Divide people, never the scans of one: private with their roster, public and test."""
     private, others = section.private, [section.public, section.test]
-    find = functools.partial(find, size=tuple(section.size), labels=section.labels or ())
+    how = {} if reading(section) is None else {"reading": reading(section)}
+    find = functools.partial(find, size=tuple(section.size), labels=section.labels or (), **how)
     if section.public_directory is None:
         assert roster is not None  # `check_data` refuses counts without one
         own, *rest = _parts(roster.ids.tolist(), [private, *others], seed, "roster")

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from tutelage.recipes.own import FILES
 from tutelage.recipes.recipe import Recipe
 from tutelage.recipes.sets import ELSEWHERE
 
@@ -22,6 +23,8 @@ def written(recipe: Recipe) -> str:
     content = recipe.model_dump(mode="json", exclude_none=True, exclude={"data": {"directory"}})
     for name in set(ELSEWHERE) & set(content["data"]):
         content["data"][name] = Path(content["data"][name]).name or "elsewhere"
+    for name in set(FILES) & set(content["data"]):
+        content["data"][name] = Path(content["data"][name]).name
     return _table(content, ())
 
 
@@ -34,6 +37,11 @@ def _table(content: dict[str, Any], place: tuple[str, ...]) -> str:
     return "\n".join(parts)
 
 
+def quoted(text: str) -> str:
+    """Write a text as TOML."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
 def _key(name: str) -> str:
     return name if _BARE.fullmatch(name) else _value(name)
 
@@ -42,7 +50,7 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return quoted(value)
     if isinstance(value, float) and not math.isfinite(value):
         return "nan" if math.isnan(value) else "inf" if value > 0 else "-inf"
     if isinstance(value, (int, float)):

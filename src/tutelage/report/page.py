@@ -17,7 +17,7 @@ from tutelage.privacy.errors import LedgerError, RecipeError
 from tutelage.privacy.events import Event
 from tutelage.privacy.files import read_json, write_whole
 from tutelage.privacy.ledger import Entry, charges, read_lines
-from tutelage.report import words
+from tutelage.report import measures, words
 from tutelage.rounding import percent, rounded_up
 from tutelage.runs import RunFolder
 from tutelage.tasks.scores import Score
@@ -102,6 +102,7 @@ def _figures(folder: RunFolder, guarantee: dict[str, Any]) -> dict[str, Any]:
         with np.load(folder.samples, allow_pickle=False) as samples:
             gallery = plots.gallery(samples["inputs"], samples["labels"]) if "labels" in samples else None
     return {
+        "measures": measures.rows(measures.read(folder.release)),
         "answered": guarantee["labels"]["released"],
         "charges": sum(1 for _ in charges(rows)),
         "gallery_svg": "" if gallery is None else plots.svg(gallery),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from markupsafe import Markup
 
-_ANSWERS = {"NoisyMax", "Gaussian", "Laplace"}  # kinds of events that are one answer each
+_ANSWERS = {"NoisyMax", "Gaussian", "SummedGaussian", "Laplace"}  # kinds of events that are one answer each
 _EVENTS = {
     "Gaussian": "numbers were released with normal noise of deviation `sigma` on each. One {unit} moves all of them together by "
     "`sensitivity` at most (Euclidean length).",
@@ -23,6 +23,7 @@ _EVENTS = {
     "prices of the noise on the threshold and on the comparisons with it.",
     "SmoothRelease": "one number was released with normal noise, `sigma` times as large as the number's smooth sensitivity, "
     "which `beta` smooths.",
+    "SummedGaussian": "parties that trust nobody each added a part of the noise to one sum, and only the sum was seen.",
     "Reserved": "all rounds of a conversation, each on a secret part of the data, were paid for together before the first.",
     "Sampled": "the event inside ran on a secret part of the data, drawn anew each time. `rate` is the share that is drawn.",
     "NonPrivate": "somebody looked at a private value without noise. No ε holds from there on.",

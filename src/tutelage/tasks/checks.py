@@ -23,7 +23,7 @@ from tutelage.runs import RunFolder
 from tutelage.tasks.task import IterativeStudent
 
 #: What may lie under `private/` of a run that was killed before it opened its ledger.
-_BEGUN = ("release", "run.lock", "book.sqlite.lock", "scans")
+_BEGUN = ("release", "run.lock", "book.sqlite.lock", "scans", "canaries.npz")
 
 
 def check_place(out: str | os.PathLike[str], data: Sequence[str | os.PathLike[str]] = ()) -> None:
@@ -84,6 +84,11 @@ def check_units(private: Private, budget: Budget) -> None:
 
 def check_records(private: Private | None, public: Public | None, test: Public | None) -> None:
     """Refuse records of several shapes or types, a private one among public ones, and targets of several shapes."""
+    declared = [data.schema for data in (private, public, test) if data is not None and data.schema is not None]
+    if any(other != declared[0] for other in declared[1:]):
+        raise RecipeError(
+            "`schema` of private, public and test data must be one: they are read alike. Got different ones instead."
+        )
     _check_inputs(private, public, test)
     if private is None:  # somebody else's: whoever opened the oracle compared them
         return

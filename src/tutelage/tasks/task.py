@@ -99,6 +99,7 @@ class Learning:
     learner: Any  # the student that is published
     folder: RunFolder
     say: Progress = silent
+    schema: Any = None  # what a raw record looks like, as its owner declared it
 
     def another(self) -> Any:
         """Make a student for a control. It may learn from private data, and must not be the one that is published."""

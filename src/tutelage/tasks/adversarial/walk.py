@@ -6,6 +6,7 @@ noise for the joint sensitivity of all B rows, 2C√B; the generator pushes it t
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -125,7 +126,7 @@ def train(
             optimiser.zero_grad()
             images.backward(gradient=-wanted)  # uphill in the critics' mean score
             optimiser.step()
-            teachers.advance(shown)
+            quietly("advance", functools.partial(teachers.advance, shown), ours=Error)
             done += 1
             kept = {name: tensor.numpy() for name, tensor in network.state_dict().items()}
             talk.save({**kept, "done": np.asarray(done)})

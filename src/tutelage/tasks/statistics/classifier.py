@@ -79,7 +79,7 @@ def classify(
         walk.rounds(Missing(learner.seen, pixels), what, learner, progress=say)
         model = learner.result()
         model.save(walk.folder.release / "student")
-        np.savez_compressed(walk.folder.weights, weights=model.weights)
+        np.savez_compressed(walk.folder.release / "weights.npz", weights=model.weights)
         scores: dict[str, float] = {}
         if test is not None and test.targets is not None:
             truth = np.asarray(test.targets)
