@@ -335,18 +335,39 @@ def timed(function: Callable[[], Any], device: torch.device) -> tuple[float, flo
     if device.type == "cuda":
         torch.cuda.synchronize()
         return time.time() - began, torch.cuda.max_memory_allocated() / 2**30, result
-    return time.time() - began, 0.0, result
+    seconds = time.time() - began
+    return seconds, saved_for_the_way_back(function) / 2**30, result
+
+
+def saved_for_the_way_back(function: Callable[[], Any]) -> int:
+    """Count the bytes that autograd holds at its peak: a processor has no counter of its own."""
+    held, most = 0, 0
+
+    class Kept:
+        def __init__(self, tensor: Tensor) -> None:
+            nonlocal held, most
+            self.tensor, held = tensor, held + tensor.numel() * tensor.element_size()
+            most = max(most, held)
+
+        def __del__(self) -> None:
+            nonlocal held
+            held -= self.tensor.numel() * self.tensor.element_size()
+
+    with torch.autograd.graph.saved_tensors_hooks(Kept, lambda kept: kept.tensor):
+        function()
+    return most
 
 
 def speed(device: torch.device, how: Settings, keep: Callable[[dict[str, Any]], None]) -> None:
     """Time matching steps and experts, in float32."""
     wide = how.limit is None
-    factory = NormedConvNet(shape=(3, 32, 32), width=128 if wide else 8)
+    gpu = device.type == "cuda"
+    factory = NormedConvNet(shape=(3, 32, 32), width=(128 if gpu else 32) if wide else 8)
     before = torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     matching = Matching(factory, device=device, augmentation=ALL)
     start, goal = ({name: value[0] for name, value in matching.stack.start([seed]).items()} for seed in (0, 1))
-    count = 250 if wide else 20
+    count = (250 if gpu else 50) if wide else 20
     torch.manual_seed(0)
     images, labels = (
         torch.rand(2 * count, 3, 32, 32, device=device),
@@ -361,12 +382,15 @@ def speed(device: torch.device, how: Settings, keep: Callable[[dict[str, Any]], 
         for way, segments in (("exact", 0), ("exact", round(steps**0.5)), ("tesla", 0)):
             own = timed(lambda given=given, way=way, segments=segments: matching(*given, way=way, segments=segments), device)
             apart = ((own[2][1][0] - plain[2][1][0]).norm() / plain[2][1][0].norm()).item()
-            row = {"steps": steps, "way": way, "segments": segments, "seconds": round(own[0], 3), "GiB": round(own[1], 2)}
-            row |= {"seconds plain": round(plain[0], 3), "GiB plain": round(plain[1], 2), "gradient apart": f"{apart:.1e}"}
+            row = {"steps": steps, "way": way, "segments": segments, "seconds": round(own[0], 3), "GiB": round(own[1], 3)}
+            row |= {"seconds plain": round(plain[0], 3), "GiB plain": round(plain[1], 3), "gradient apart": f"{apart:.1e}"}
             rows.append(row)
             say(row)
     torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32 = before
-    stack, many = Stack(factory, device=device, half=device.type == "cuda"), 16 if wide else 2
+    if not gpu:  # a processor trains experts one by one anyway
+        keep({"part": "speed", "matching": rows, "images": count, "width": factory.width})
+        return
+    stack, many = Stack(factory, device=device, half=True), 16 if wide else 2
     weights = stack.start(range(many))
     seen = torch.rand(many, 256 if wide else 8, 3, 32, 32, device=device)
     wanted = F.one_hot(torch.randint(10, seen.shape[:2], device=device), 10).float()

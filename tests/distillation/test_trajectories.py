@@ -43,6 +43,17 @@ def test_gradients_are_those_of_plain_unrolling(segments, augmentation):
     assert apart(exact, plain) < 1e-4
 
 
+def test_thirty_steps_in_double_precision_are_plain_unrolling_to_the_last_digits():
+    """In single precision a ReLU at zero may fall to the other side in one of the two, and a long way makes that visible."""
+    matching, start, goal, images, labels, rate, views = setting(30, augmentation=Siamese())
+    start, goal = ({name: value.double() for name, value in one.items()} for one in (start, goal))
+    given = start, goal, images.double(), labels.double(), rate.double(), views
+    loss, exact = matching(*given, way="exact", segments=5)
+    other, plain = matching(*given, way="plain")
+    assert loss == pytest.approx(other.item(), rel=1e-12)
+    assert apart(exact, plain) < 1e-9
+
+
 def test_teslas_gradient_is_exact_for_one_step_and_not_for_many():
     matching, *given = setting(1)
     assert apart(matching(*given, way="tesla")[1], matching(*given, way="plain")[1]) < 1e-4

@@ -51,7 +51,7 @@ class Stack:
         """Give one network's scores; weights without a leading axis: (batch, classes)."""
         with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.half, cache_enabled=False):
             given: Tensor = functional_call(self.template, weights, (images,))
-        return given.float()
+        return given.float() if given.dtype == torch.bfloat16 else given
 
     def all_scores(self, weights: State, images: Tensor) -> Tensor:
         """Give every network's scores of its own images: (networks, batch, classes)."""

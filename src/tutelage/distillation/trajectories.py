@@ -139,7 +139,7 @@ class Matching:
         return before, (-step * found[0], -step * found[1], -along.detach().reshape(rate.shape))
 
     def _flat(self, weights: State) -> Tensor:
-        return torch.cat([weights[name].to(self.device).float().flatten() for name in self.stack.names])
+        return torch.cat([weights[name].to(self.device).flatten() for name in self.stack.names])
 
     def _named(self, flat: Tensor) -> State:
         shapes = {name: parameter.shape for name, parameter in self.stack.template.named_parameters()}
