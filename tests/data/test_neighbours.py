@@ -232,6 +232,7 @@ def dicom_series(data: list[Row], folder: Path, write: object) -> Private:
 
     for row in (row for row in data if row.unit in (*PEOPLE[:20], ONE, OTHER)):
         image, mask = blob((4, 4, 2), row.value)
+        mask[1:3, 1:3] = 1  # two slices are too few for an ellipse: there would be nothing to label
         name = f"{row.unit}-{row.which}"
         series(folder / "images" / name, np.rint(image), affine((1, 1, 1)), patient=row.unit, shuffle=row.value)
         nifti(folder / "labels" / f"{name}.nii.gz", mask * (1 + row.label), affine((1, 1, 1)))

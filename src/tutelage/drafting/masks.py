@@ -20,6 +20,21 @@ from tutelage.recipes.written import quoted
 
 _LOOKED = 40  # public masks that are looked at
 _MOST = {2: 128, 3: 48}  # of a side, that a small machine can train on
+_STUDENT = (
+    "[student]",
+    'learner = "latent"',
+    "widths = [8, 16, 32]",
+    "",
+    "[student.latent]  # it learns the mean shape, then the codes, then its own masks",
+    "steps = 300",
+    "",
+    "[student.latent.begin]",
+    "steps = 400",
+    "",
+    "[student.latent.again]",
+    "steps = 400",
+    "",
+)
 
 
 def draft(found: Found, name: str, *, epsilon: float, size: int | None) -> whole.Draft:
@@ -71,19 +86,7 @@ def draft(found: Found, name: str, *, epsilon: float, size: int | None) -> whole
         'method = "mean"',
         f"queries = {queries}",
         "",
-        "[student]",
-        'learner = "latent"',
-        "widths = [8, 16, 32]",
-        "",
-        "[student.latent]  # it learns the mean shape, then the codes, then its own masks",
-        "steps = 300",
-        "",
-        "[student.latent.begin]",
-        "steps = 400",
-        "",
-        "[student.latent.again]",
-        "steps = 400",
-        "",
+        *_STUDENT,
     ]
     missing = ["`declared = true`: confirm that what the recipe says may be published"]
     missing += [] if found.public else ["public images: a student learns from them. Give them a folder of their own, public/"]
