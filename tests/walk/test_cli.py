@@ -640,6 +640,7 @@ def options(command: click.Command) -> list[str]:
 
 def test_all_commands_are_known_here() -> None:
     assert set(commands()) == {
+        "audit",
         "plan",
         "run",
         "demo",
