@@ -96,6 +96,12 @@ def test_the_same_question_in_two_rounds_has_fresh_noise(ledger: Ledger) -> None
     assert not np.array_equal(talk.ask(question()), talk.ask(question()))
 
 
+def test_a_round_gives_a_code_that_was_not_decoded(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decoded here and again by who asked, a step of a linear model would be scaled twice."""
+    monkeypatch.setattr(Directions, "decode", lambda *_: pytest.fail("decoded"))
+    assert everybody(ledger).reserve(1, question()).ask(question()).shape == (WIDTH,)
+
+
 def test_a_crash_wastes_rounds_and_hides_none(ledger: Ledger, tmp_path: Path) -> None:
     teachers, given = Pullers(), {"private": tmp_path / "private"}
     talk = everybody(ledger, teachers=teachers, **given).reserve(150, question())

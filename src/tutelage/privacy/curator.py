@@ -284,10 +284,9 @@ class Curator:
         if isinstance(self.mechanism, NoisySum):
             return self._noised(self._blocks(query, member), self.mechanism)
         codec = self._seeing(query.rows)
-        codes = self._noised((self._encoded(block, codec, 1) for block in self._blocks(query, member)), self.mechanism)
-        return np.asarray(codec.decode(codes, query.rows)[0])
+        return self._noised((self._encoded(block, codec, 1) for block in self._blocks(query, member)), self.mechanism)[0]
 
-    def _noised(self, blocks: Iterator[Any], mechanism: Any) -> Array:
+    def _noised(self, blocks: Iterator[Any], mechanism: Any) -> Any:
         return np.asarray(quietly("contribute", lambda: mechanism.contribute(blocks), ours=Error))
 
     def _blocks(self, query: Query, member: Sealed | None = None) -> Iterator[Any]:

@@ -72,7 +72,7 @@ class Rounds:
         return self.rounds - self._used
 
     def ask(self, query: Query) -> Array:
-        """Give the noisy answer of one round: a code, or a sum. It is never given again."""
+        """Give the noisy answer of one round: a code that is not decoded yet, or a sum. It is never given again."""
         if query.manner != self._template.manner:
             raise RecipeError("`query` must have the kind, the content and the shapes of the template. Got another instead.")
         if not self.left:
