@@ -284,9 +284,10 @@ class Curator:
         if isinstance(self.mechanism, NoisySum):
             return self._noised(self._blocks(query, member), self.mechanism)
         codec = self._seeing(query.rows)
-        return self._noised((self._encoded(block, codec, 1) for block in self._blocks(query, member)), self.mechanism)[0]
+        codes = self._noised((self._encoded(block, codec, 1) for block in self._blocks(query, member)), self.mechanism)
+        return np.asarray(codes[0])
 
-    def _noised(self, blocks: Iterator[Any], mechanism: Any) -> Any:
+    def _noised(self, blocks: Iterator[Any], mechanism: Any) -> Array:
         return np.asarray(quietly("contribute", lambda: mechanism.contribute(blocks), ours=Error))
 
     def _blocks(self, query: Query, member: Sealed | None = None) -> Iterator[Any]:

@@ -50,7 +50,7 @@ class Conversation(Protocol):
         """Count the rounds that may still be asked."""
 
     def ask(self, query: Query) -> Array:
-        """Give the noisy answer of one round: a sum, or a code to be decoded. Every round has fresh noise; none is given again."""
+        """Give the noisy answer of one round: a sum, or a code to be decoded. Every round has noise of its own."""
 
     def save(self, state: Mapping[str, npt.ArrayLike]) -> None:
         """Keep what is needed to go on after a crash. It follows from released answers, and replaces the last one."""
