@@ -656,6 +656,13 @@ def test_all_commands_are_known_here() -> None:
         "export",
         "predict",
         "compare",
+        "generate",
+        "distill",
+        "hospital",
+        "coordinate",
+        "federation init",
+        "federation up",
+        "federation status",
     }
 
 

@@ -34,7 +34,8 @@ CONTROLS = labels_reading.READING.sealed["controls"]
 Outcomes = Callable[[str], Outcome]
 
 RELEASED = {
-    "book.jsonl", "guarantee.json", "labels.csv", "manifest.json", "recipe.toml", "report.html", "samples.npz", "scores.json",
+    "book.jsonl", "guarantee.json", "labels.csv", "manifest.json", "metrics.json",
+    "recipe.toml", "report.html", "samples.npz", "scores.json",
     "student.skops",
 }  # fmt: skip
 KEPT = {

@@ -141,7 +141,8 @@ def test_the_release_holds_nothing_private(tmp_path: Path) -> None:
     outcome = mask_run(tmp_path / "run")
     assert leaks(outcome) == []
     assert {path.name for path in outcome.folder.release.rglob("*")} == {
-        "answers.npz", "book.jsonl", "guarantee.json", "manifest.json", "samples.npz", "scores.json", "student.safetensors",
+        "answers.npz", "book.jsonl", "guarantee.json", "manifest.json", "metrics.json",
+        "samples.npz", "scores.json", "student.safetensors",
     }  # fmt: skip
     with np.load(outcome.folder.release / "answers.npz") as answers:
         assert answers["masks"].shape == (QUESTIONS, 16, 16)

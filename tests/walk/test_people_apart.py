@@ -31,6 +31,11 @@ def scans(folder: Path, names: list[str]) -> Path:
 
 def section(**keys: Any) -> SimpleNamespace:
     told = {
+        "set": "hippocampus",
+        "declared": None,
+        "channels": None,
+        "spacing": None,
+        "intensity": None,
         "size": (4, 4, 4),
         "labels": None,
         "private": None,
