@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +79,7 @@ def test_all_rounds_are_charged_before_the_first_and_once(ledger: Ledger) -> Non
         talk.ask(question(number / 100))
     assert talk.left == 0
     assert ledger.length == rows + math.ceil(100 / rounds._AHEAD)  # counters alone
-    with pytest.raises(BudgetExceeded, match="one of the 100 rounds"):
+    with pytest.raises(BudgetExceeded, match="among the 100 that were reserved"):
         talk.ask(question())
     assert len(teachers.asked) == 100
 
@@ -123,13 +124,29 @@ def test_a_crash_wastes_rounds_and_hides_none(ledger: Ledger, tmp_path: Path) ->
 
 def test_a_twin_that_counts_afterwards_is_caught(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting after a block instead of before it: a kill gives rounds back, and more are answered than were charged."""
-    monkeypatch.setattr(ledger, "note", lambda **facts: None)
+    monkeypatch.setattr(ledger, "advance", lambda reservation, *, rounds, ahead: (0, min(ahead, rounds)))
     teachers = Pullers()
     for _ in range(4):  # each ends in a kill
         talk = everybody(ledger, teachers=teachers).reserve(50, question())
         for _ in range(40):
             talk.ask(question())
     assert len(teachers.asked) > 50
+
+
+def test_two_conversations_of_one_reservation_share_its_rounds(ledger: Ledger, tmp_path: Path) -> None:
+    """Each counted for itself, and both were opened before either asked: twice as many rounds were answered as were paid for."""
+    teachers = Pullers()
+    one, two = (everybody(ledger, teachers=teachers).reserve(100, question()) for _ in range(2))
+    with Ledger(ledger.path) as other:  # and a third in another process
+        other.begin("run", plan="plan")
+        three = everybody(other, teachers=teachers).reserve(100, question())
+        for _ in range(100):
+            for talk in (one, two, three):
+                with contextlib.suppress(BudgetExceeded):
+                    talk.ask(question())
+    assert len(teachers.asked) == 100
+    assert ledger.totals()[0][1] == 100
+    assert one.left == two.left == 0
 
 
 def test_a_conversation_belongs_to_its_run_and_its_settings(ledger: Ledger) -> None:

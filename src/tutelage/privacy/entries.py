@@ -117,6 +117,12 @@ def starts(entries: Sequence[Entry]) -> list[tuple[str, str]]:
     return [(str(row.body.get("run")), str(row.body.get("plan"))) for row in entries if row.kind == "start"]
 
 
+def begun(entries: Sequence[Entry], run: str, reservation: str) -> int | None:
+    """Count the rounds of a run's reservation that may have been used. None where there is no such reservation."""
+    bodies = (row.body for row in entries if row.kind == "note" and row.body.get("run") == run)
+    return max((int(body["begun"]) for body in bodies if body.get("reservation") == reservation), default=None)
+
+
 def quotable(entries: Sequence[Entry], run: str) -> bool:
     """Tell whether the cost of a book is a theorem for this run: it alone was charged, and all its starts had one plan.
 

@@ -33,6 +33,7 @@ from tutelage.privacy.entries import (
     GENESIS,
     Entry,
     answers_digest,
+    begun,
     canonical,
     charges,
     check_chain,
@@ -94,10 +95,7 @@ class Ledger:
     # ── what callers do ───────────────────────────────────────────────────────────────────────────────────────────────
 
     def charge(self, event: Event, *, count: int = 1, reservation: str | None = None) -> None:
-        """Write down what is about to happen, or refuse. On return the row is on disk.
-
-        A `reservation` is the name of rounds that are charged before the first of them: it is written in the same transaction.
-        """
+        """Write down what is about to happen, or refuse. On return the row is on disk, with the name of a `reservation`."""
         if isinstance(count, bool) or not isinstance(count, (int, np.integer)) or not 0 <= count <= _COUNT:
             raise RecipeError(f"`count` must be a whole number ≥ 0, at most 2^53. Got {count!r} instead.")
         if count == 0:
@@ -122,10 +120,16 @@ class Ledger:
 
     def begun(self, reservation: str) -> int | None:
         """Count the rounds of a reservation that may have been used. None where there is no such reservation of this run."""
-        with self._guarded():
-            rows = (row.body for row in self._entries() if row.kind == "note" and row.body.get("run") == self.run)
-            found = [int(body["begun"]) for body in rows if body.get("reservation") == reservation]
-        return max(found, default=None)
+        return begun(self.entries(), self.run, reservation)
+
+    def advance(self, reservation: str, *, rounds: int, ahead: int) -> tuple[int, int]:
+        """Count the next rounds of a reservation as used, before anybody uses them. Give the first of them and the end."""
+        with self._writing():  # read and written in one transaction: nobody else is given the same rounds
+            first = begun(self._entries(), self.run, reservation)
+            if first is None or first >= rounds:
+                raise BudgetExceeded(f"`rounds` must be among the {rounds} that were reserved. Got more instead.")
+            self._append("note", {"reservation": reservation, "begun": min(first + ahead, rounds), "run": self.run})
+        return first, min(first + ahead, rounds)
 
     def begin(self, run: str, *, plan: str) -> None:
         """Write down that a run starts with a plan: hashes, both public. Rows written from here on name the run.

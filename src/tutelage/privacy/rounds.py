@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tutelage.privacy import accounting
-from tutelage.privacy.errors import BudgetExceeded, RecipeError
+from tutelage.privacy.errors import RecipeError
 from tutelage.privacy.events import Event, Gaussian, Reserved, Sampled
 from tutelage.privacy.files import reading, write_whole
 from tutelage.privacy.mechanisms import NoisyMean, NoisySum
@@ -48,10 +48,11 @@ class Rounds:
         event, count = self._event(delta)
         plan = json.dumps([curator.salted, template.manner, rounds, population, delta], sort_keys=True)
         self.name = hashlib.sha256(plan.encode()).hexdigest()
-        begun = curator.ledger.begun(self.name)
-        if begun is None:
+        if curator.ledger.begun(self.name) is None:
             curator.ledger.charge(event, count=count, reservation=self.name)
-        self._used = self._counted = begun or 0
+        self._begun = self._next = self._end = (
+            0  # from the second to the third: the rounds that were counted as used for this conversation, and no other
+        )
 
     def _event(self, delta: float | None) -> tuple[Event, int]:
         """Price all rounds together: as many Gaussian answers, or one pair (ε, δ) where a secret teacher is drawn."""
@@ -69,18 +70,18 @@ class Rounds:
     @property
     def left(self) -> int:
         """Count the rounds that may still be asked."""
-        return self.rounds - self._used
+        if self._next == self._end:  # others may have used some: the ledger knows
+            self._begun = self._curator.ledger.begun(self.name) or 0
+        return self._end - self._next + self.rounds - self._begun
 
     def ask(self, query: Query) -> Array:
         """Give the noisy answer of one round: a code that is not decoded yet, or a sum. It is never given again."""
         if query.manner != self._template.manner:
             raise RecipeError("`query` must have the kind, the content and the shapes of the template. Got another instead.")
-        if not self.left:
-            raise BudgetExceeded(f"`query` must be one of the {self.rounds} rounds that were reserved. Got one more instead.")
-        if self._used == self._counted:  # on disk before the first of them reads anything
-            self._counted = min(self._used + _AHEAD, self.rounds)
-            self._curator.ledger.note(reservation=self.name, begun=self._counted)
-        self._used += 1
+        if self._next == self._end:  # on disk before the first of them reads anything, and nobody else's
+            self._next, self._end = self._curator.ledger.advance(self.name, rounds=self.rounds, ahead=_AHEAD)
+            self._begun = self._end
+        self._next += 1
         member = None if self.population is None else drawn_member(self.population)
         return self._curator.once(query, member)
 
