@@ -396,6 +396,7 @@ def _distribution(event: Event, count: int, pld: Any, step: float) -> Any:
     return one.self_compose(count)
 
 
+@cache
 def _check_reserved(event: Reserved, pld: Any) -> None:
     """Refuse a reservation that costs more than the pair it was charged as."""
     step = 1e-4 if event.rounds <= 2000 else 1e-5  # rounding adds up over the rounds
