@@ -30,6 +30,7 @@ from tutelage.privacy.errors import BudgetExceeded, LedgerError
 from tutelage.privacy.events import Gaussian, NoisyMax
 from tutelage.privacy.ledger import Budget, Ledger
 from tutelage.privacy.mechanisms import GNMax, ThresholdTest
+from tutelage.privacy.queries import Query
 from tutelage.privacy.sealed import Sealed
 
 CLASSES, TEACHERS, QUESTIONS, BATCH = 4, 12, 120, 2
@@ -69,10 +70,10 @@ class LateCharge:
 
     def __init__(self, teachers: Any, ledger: Ledger, screen: ThresholdTest | None) -> None:
         self.teachers, self.ledger = teachers, ledger
-        self.names = Curator(teachers, CODEC, MECHANISM, ledger, screen=screen)._questions
+        self.salt = Curator(teachers, CODEC, MECHANISM, ledger, screen=screen).salted
 
     def answer(self, inputs: np.ndarray) -> np.ndarray:
-        questions = self.names(inputs, None)
+        questions = Query.inputs(inputs).keys(self.salt)
         if len(self.ledger.recall(questions)) < len(questions):
             self.ledger.keep(questions, MECHANISM.contribute(self.teachers.vote(inputs).map(CODEC.encode)))
             self.ledger.charge(MECHANISM.event(), count=len(inputs))
@@ -85,11 +86,11 @@ class LateKeep:
 
     def __init__(self, teachers: Any, ledger: Ledger, screen: ThresholdTest | None) -> None:
         self.teachers, self.ledger, self.pending = teachers, ledger, ([], np.empty(0, dtype=np.int64))
-        self.names = Curator(teachers, CODEC, MECHANISM, ledger, screen=screen)._questions
+        self.salt = Curator(teachers, CODEC, MECHANISM, ledger, screen=screen).salted
 
     def answer(self, inputs: np.ndarray) -> np.ndarray:
         self.ledger.keep(*self.pending)
-        questions = self.names(inputs, None)
+        questions = Query.inputs(inputs).keys(self.salt)
         known = self.ledger.recall(questions)
         if len(known) == len(questions):
             self.pending = ([], np.empty(0, dtype=np.int64))
