@@ -243,3 +243,32 @@ def test_rows_of_one_teacher_are_a_diameter_that_grows_with_their_root() -> None
     clipped = bound.clip(RNG.normal(size=(7, 48)) * 100).reshape(7, 16, 3)
     assert np.linalg.norm(clipped, axis=-1).max() <= 0.5 + 1e-12
     assert np.linalg.norm(clipped.reshape(7, -1), axis=1).max() <= bound.radius() + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("form", "given"),
+    [
+        (Form.SUM, ([0], np.zeros((1, 4)), None, None)),
+        (Form.SUM, ([0], np.zeros((1, 5), dtype=object), None, None)),
+        (Form.SUM, ([0], np.zeros((1, 5)), None, np.zeros((1, 2)))),
+        (Form.OUTER, ([0], np.zeros((1, 5)), None, None)),
+        (Form.OUTER, ([0], np.zeros((1, 5)), None, np.zeros((1, 3)))),
+        (Form.SUM, ([0, 1], np.zeros((1, 5)), None, None)),
+        (Form.SUM, ([0], np.zeros((1, 5)), np.zeros(1, dtype=int), None)),
+        (Form.GROUPED, ([0], np.zeros((1, 5)), None, None)),
+        (Form.GROUPED, ([0], np.zeros((1, 5)), np.zeros(2, dtype=int), None)),
+        (Form.GROUPED, ([0], np.zeros((1, 5)), np.zeros(1), None)),
+    ],
+)
+def test_blocks_of_another_shape_are_refused(form: Form, given: tuple[Any, Any, Any, Any]) -> None:
+    places, *rest = given
+    with pytest.raises(DataError):
+        GridSum(shape_of(form)).add(np.asarray(places), *rest)
+
+
+def test_a_class_that_nobody_declared_is_class_0_and_an_empty_block_adds_nothing() -> None:
+    total = GridSum(shape_of(Form.GROUPED))
+    total.add(np.arange(0), np.zeros((0, 5)), np.arange(0), None)
+    total.add(np.arange(2), np.eye(5)[:2] * 0.5, np.asarray([-3, 99]), None)
+    assert (total.total[1:] == 0).all()
+    assert total.total[0].sum() * total.shape.unit == pytest.approx(1.0, rel=1e-5)

@@ -59,7 +59,7 @@ def test_release_holds_a_set_a_picture_a_page_and_verifies(run):
         "distilled.png",
         "distilled.md",
         "student.safetensors",
-        "linear.npz",
+        "labeller.npz",
         "report.html",
     }
     assert wanted <= names

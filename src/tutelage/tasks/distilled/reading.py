@@ -12,7 +12,7 @@ from tutelage.tasks.reading import Reading, Scores, Section
 @final
 @dataclass(frozen=True, kw_only=True)
 class Distilled(Reading):
-    """Read statistics.npz, which holds released sums however many answers there were."""
+    """Read distilled-sums.npz, which holds released sums however many answers there were."""
 
     def section(self, guarantee: Mapping[str, Any], scores: Scores) -> Section:
         """Say what was released, and show some images of every class."""
@@ -25,5 +25,5 @@ class Distilled(Reading):
         )
 
 
-_FILES = ("distilled.safetensors", "distilled.npz", "distilled.png", "distilled.md", "linear.npz")
-READING = Distilled(answers="statistics.npz", files=_FILES)
+_FILES = ("distilled.safetensors", "distilled.npz", "distilled.png", "distilled.md", "labeller.npz")
+READING = Distilled(answers="distilled-sums.npz", files=_FILES)

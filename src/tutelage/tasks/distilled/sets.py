@@ -223,7 +223,7 @@ def _released(walk: Walk, how: Distillation, function: EmbeddingSums, classes: i
     what = Sum(how.sums, Form.GROUPED, function.width, groups=classes)
     query = Query.statistic(Form.GROUPED, {"asks": "class sums of an embedding", **how.embedding.plain()})
     sums = walk.once(function, what, query, progress=say)
-    np.savez_compressed(walk.folder.release / "statistics.npz", sums=sums.astype(np.float32))
+    np.savez_compressed(walk.folder.release / "distilled-sums.npz", sums=sums.astype(np.float32))
     return function.means(sums)
 
 
@@ -316,7 +316,7 @@ def _write(
     made.save(folder.release)
     student.save(folder.release / "student")
     if labeller is not None:
-        labeller.save(folder.release / "linear")
+        labeller.save(folder.release / "labeller")
     some = min(made.ipc, 10)
     images = made.images.reshape(made.classes, made.ipc, *made.images.shape[1:])[:, :some].reshape(-1, *made.images.shape[1:])
     np.savez_compressed(folder.samples, inputs=images, labels=np.repeat(np.asarray(names), some))
